@@ -1,0 +1,128 @@
+//! What an append that met another entry must do, and what may end a job.
+//!
+//! An append is one conditional put: the item at the position must not exist. When it does, the entry that stands there
+//! decides (protocol rule 5), one by one and never by a jump to the tail.
+
+use crate::entry::{Batch, Entry};
+use crate::failure::{ErrorClass, Failure};
+use crate::ids::{Epoch, Nonce};
+use crate::journal::{Ending, Journal};
+use crate::limits;
+
+/// Why a writer must stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Stop {
+    /// Another session has claimed the job since; no further effect of any kind.
+    #[error("the job was claimed by another session (epoch {})", by.0)]
+    Fenced {
+        /// Its epoch.
+        by: Epoch,
+    },
+    /// The job has ended.
+    #[error("the job has ended")]
+    Ended,
+}
+
+/// What the entries that stand at my position mean for my append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnConflict {
+    /// They are mine: the write had gone through and was repeated.
+    Own,
+    /// I must stop.
+    Stop(Stop),
+    /// Take them in, decide again, and try behind them.
+    Reconsider,
+}
+
+/// Decides about a conflict of the driver of `epoch`, whose append carries `nonce`.
+#[must_use]
+pub fn on_conflict(epoch: Epoch, nonce: Nonce, found: &Batch) -> OnConflict {
+    if found.nonce == nonce {
+        return OnConflict::Own;
+    }
+    for entry in &found.entries {
+        match entry {
+            // An equal epoch under another mark would be a second winner of one claim: stop as well.
+            Entry::Claimed { epoch: other, .. } if *other >= epoch => {
+                return OnConflict::Stop(Stop::Fenced { by: *other });
+            }
+            entry if entry.is_terminal() => return OnConflict::Stop(Stop::Ended),
+            _ => {}
+        }
+    }
+    OnConflict::Reconsider
+}
+
+/// Decides about a conflict of a writer from outside (a signal, a cancel, a replay), which no epoch fences.
+#[must_use]
+pub fn on_outside_conflict(nonce: Nonce, found: &Batch) -> OnConflict {
+    if found.nonce == nonce { OnConflict::Own } else { OnConflict::Reconsider }
+}
+
+/// What a driver that has read the journal after its claim must do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AfterRead {
+    /// Stop: another session claimed it since.
+    Stop(Stop),
+    /// The job has ended; append nothing, finish the aftermath and repair the job item.
+    Repair(Ending),
+    /// Append the claim.
+    Claim,
+}
+
+/// Protocol rule 4: the look at the journal between the claim of `epoch` and its `claimed` entry.
+#[must_use]
+pub fn after_read(journal: &Journal, epoch: Epoch) -> AfterRead {
+    match journal.last_claim() {
+        // My own entry cannot stand there yet: I append it after this look.
+        Some(claim) if claim.epoch >= epoch => return AfterRead::Stop(Stop::Fenced { by: claim.epoch }),
+        Some(_) | None => {}
+    }
+    match journal.ending() {
+        Some(ending) => AfterRead::Repair(ending.clone()),
+        None => AfterRead::Claim,
+    }
+}
+
+/// What a driver does next, looking at the journal with its claim in it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NextMove {
+    /// Run the agent.
+    Drive,
+    /// End the job so.
+    End(Ending),
+}
+
+/// Decides between driving on and ending the job, at the claim and again after every entry that came from outside:
+/// a cancel ends it, and so do too many crashes in a row.
+#[must_use]
+pub fn next_move(journal: &Journal) -> NextMove {
+    if let Some(cancel) = journal.cancel() {
+        return NextMove::End(Ending::Cancelled { by: cancel.by.clone(), reason: cancel.reason.clone() });
+    }
+    if journal.crashes_in_row() >= limits::CRASHES_MAX {
+        return NextMove::End(Ending::Failed { failure: worker_lost(journal.crashes_in_row()) });
+    }
+    NextMove::Drive
+}
+
+/// How a job ends whose agent came to `wanted`: a cancel that stands in the journal by then goes first.
+#[must_use]
+pub fn ending(journal: &Journal, wanted: &Ending) -> Ending {
+    match next_move(journal) {
+        NextMove::End(ending @ Ending::Cancelled { .. }) => ending,
+        NextMove::End(Ending::Completed { .. } | Ending::Failed { .. }) | NextMove::Drive => wanted.clone(),
+    }
+}
+
+/// The failure of a job whose workers die.
+#[must_use]
+pub fn worker_lost(times: u32) -> Failure {
+    Failure::new(
+        ErrorClass::WorkerLost,
+        format!(
+            "the worker died {times} times in a row while it drove this job, without progress between; \
+             look at the worker's log and memory, then replay the job"
+        ),
+    )
+}

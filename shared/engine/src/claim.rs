@@ -1,0 +1,250 @@
+//! Who may drive a job: the decision before a claim, and every write of the job item by the session that holds it.
+
+use std::time::Duration;
+
+use crate::ids::{Epoch, Nonce, Seq, SessionId};
+use crate::job::{Job, JobState, JobWrite, Lease, Mismatch, Progress, Totals};
+use crate::journal::{Ending, Journal};
+use crate::limits;
+use crate::time::Timestamp;
+use crate::wait;
+
+/// What is known of the session that a lease names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// Not looked at yet.
+    Unknown,
+    /// Its heartbeat is recent.
+    Alive,
+    /// It has been silent too long, or its item is gone.
+    Dead,
+}
+
+/// Whether the journal holds something that a waiting job has not seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// Not looked at yet.
+    Unknown,
+    /// Nothing.
+    Nothing,
+    /// Something.
+    Something,
+}
+
+/// Whether a session is alive that last refreshed its item at `beat_at` (none: it has no item).
+#[must_use]
+pub fn holder(beat_at: Option<Timestamp>, now: Timestamp) -> Holder {
+    match beat_at {
+        Some(at) if now.since(at) < Duration::from_millis(limits::SESSION_SILENCE_MAX_MS) => Holder::Alive,
+        Some(_) | None => Holder::Dead,
+    }
+}
+
+/// Who wants to claim.
+#[derive(Debug, Clone, Copy)]
+pub struct Claimer<'a> {
+    /// The claiming session.
+    pub session: &'a SessionId,
+    /// Whether this very session is driving the job already.
+    pub drives_it: bool,
+}
+
+/// Why a continuation needs no claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoClaim {
+    /// The job has ended and its aftermath is done.
+    Ended,
+    /// A live session drives it.
+    Held,
+    /// It waits, and there is nothing new.
+    NothingNew,
+}
+
+/// What to do with a continuation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimDecision {
+    /// Acknowledge it.
+    Acknowledge(NoClaim),
+    /// Look up this session, then decide again.
+    LookUp(SessionId),
+    /// Look for a journal entry from this position on, then decide again.
+    Peek(Seq),
+    /// Make this write; when it goes through, the job is mine.
+    Claim(Claim),
+}
+
+/// A claim to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The write that makes it.
+    pub write: JobWrite,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Whether the session before died holding the job.
+    pub takeover: bool,
+    /// Whether earlier claims died so often before they could append anything that the job must end now, without the
+    /// whole journal being read.
+    pub worn_out: bool,
+}
+
+/// Decides about a continuation for `job` (protocol rule 4). `nonce` marks the claim's write.
+#[must_use]
+pub fn decide(
+    job: &Job,
+    claimer: Claimer<'_>,
+    holder: Holder,
+    news: News,
+    nonce: Nonce,
+    now: Timestamp,
+) -> ClaimDecision {
+    let due_passed = job.progress.due.is_some_and(|due| due <= now);
+    match &job.progress.state {
+        JobState::Completed | JobState::Failed | JobState::Cancelled => ClaimDecision::Acknowledge(NoClaim::Ended),
+        JobState::Pending => ClaimDecision::Claim(claim(job, claimer.session, nonce, false, now)),
+        JobState::Processing { lease } if lease.session == *claimer.session => {
+            if claimer.drives_it {
+                ClaimDecision::Acknowledge(NoClaim::Held)
+            } else {
+                ClaimDecision::Claim(claim(job, claimer.session, nonce, true, now))
+            }
+        }
+        JobState::Processing { lease } => match holder {
+            Holder::Unknown if !due_passed => ClaimDecision::LookUp(lease.session.clone()),
+            Holder::Alive if !due_passed => ClaimDecision::Acknowledge(NoClaim::Held),
+            Holder::Unknown | Holder::Alive | Holder::Dead => {
+                ClaimDecision::Claim(claim(job, claimer.session, nonce, true, now))
+            }
+        },
+        JobState::Waiting { until, seen } => match (until, news) {
+            (Some(until), _) if *until <= now => ClaimDecision::Claim(claim(job, claimer.session, nonce, false, now)),
+            (_, News::Unknown) => ClaimDecision::Peek(*seen),
+            (_, News::Something) => ClaimDecision::Claim(claim(job, claimer.session, nonce, false, now)),
+            (_, News::Nothing) => ClaimDecision::Acknowledge(NoClaim::NothingNew),
+        },
+        // The code may have been mended since; finding out executes nothing.
+        JobState::Blocked { .. } => ClaimDecision::Claim(claim(job, claimer.session, nonce, false, now)),
+    }
+}
+
+fn claim(job: &Job, session: &SessionId, nonce: Nonce, takeover: bool, now: Timestamp) -> Claim {
+    let epoch = job.progress.epoch.next();
+    let attempts = job.progress.attempts.saturating_add(1);
+    let progress = Progress {
+        state: JobState::Processing { lease: Lease { session: session.clone(), nonce } },
+        epoch,
+        attempts,
+        due: Some(now.plus(Duration::from_millis(limits::LEASE_DUE_MS))),
+        tail: job.progress.tail,
+        totals: job.progress.totals,
+        updated_at: now,
+    };
+    Claim {
+        write: JobWrite { nonce, last_write: job.last_write, wakes: None, progress },
+        epoch,
+        takeover,
+        worn_out: attempts > limits::CLAIM_ATTEMPTS_MAX,
+    }
+}
+
+/// A job as its holder knows it: what the next write of the job item must find there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// The mark of the holder's last write.
+    pub last_write: Nonce,
+    /// The wakes as seen at the claim, or at the last look.
+    pub wakes: u64,
+    /// The claim's epoch.
+    pub epoch: Epoch,
+    /// The holder's lease.
+    pub lease: Lease,
+}
+
+impl Held {
+    /// What a job is to its claimer once the claim's write has gone through and `wakes` stands in it.
+    #[must_use]
+    pub fn after_claim(claim: &Claim, session: &SessionId, wakes: u64) -> Self {
+        Self {
+            last_write: claim.write.nonce,
+            wakes,
+            epoch: claim.epoch,
+            lease: Lease { session: session.clone(), nonce: claim.write.nonce },
+        }
+    }
+
+    fn write(&self, nonce: Nonce, wakes: Option<u64>, state: JobState, due: Option<Timestamp>, at: &At) -> JobWrite {
+        JobWrite {
+            nonce,
+            last_write: self.last_write,
+            wakes,
+            progress: Progress {
+                state,
+                epoch: self.epoch,
+                // Whatever the holder writes shows that it lives and could read the journal.
+                attempts: 0,
+                due,
+                tail: at.tail,
+                totals: at.totals,
+                updated_at: at.now,
+            },
+        }
+    }
+
+    /// Renews the due time of a job that is driven for long.
+    #[must_use]
+    pub fn renew(&self, nonce: Nonce, at: &At) -> JobWrite {
+        let due = at.now.plus(Duration::from_millis(limits::LEASE_DUE_MS));
+        self.write(nonce, None, JobState::Processing { lease: self.lease.clone() }, Some(due), at)
+    }
+
+    /// Gives the job back so that another invocation goes on at once.
+    #[must_use]
+    pub fn release(&self, nonce: Nonce, at: &At) -> JobWrite {
+        let due = at.now.plus(Duration::from_millis(limits::CONTINUATION_DUE_MS));
+        self.write(nonce, None, JobState::Pending, Some(due), at)
+    }
+
+    /// Gives the job back to wait; refused when a signal has come since the last look (protocol rule 7).
+    #[must_use]
+    pub fn wait(&self, nonce: Nonce, until: Option<Timestamp>, at: &At) -> JobWrite {
+        let due = wait::come_back(at.now, until).due;
+        self.write(nonce, Some(self.wakes), JobState::Waiting { until, seen: at.tail }, Some(due), at)
+    }
+
+    /// Gives the job back because its journal does not match the code.
+    #[must_use]
+    pub fn block(&self, nonce: Nonce, mismatch: Mismatch, at: &At) -> JobWrite {
+        let due = at.now.plus(Duration::from_millis(limits::SWEEP_DISTANCE_FIRST_MS));
+        self.write(nonce, None, JobState::Blocked { mismatch }, Some(due), at)
+    }
+
+    /// Brings the job item in line with the terminal entry; refused when a signal or a replay has come since the last
+    /// look, since a replay opens the job again.
+    #[must_use]
+    pub fn finish(&self, nonce: Nonce, ending: &Ending, at: &At) -> JobWrite {
+        let state = match ending {
+            Ending::Completed { .. } => JobState::Completed,
+            Ending::Failed { .. } => JobState::Failed,
+            Ending::Cancelled { .. } => JobState::Cancelled,
+        };
+        self.write(nonce, Some(self.wakes), state, None, at)
+    }
+}
+
+/// What the journal says at the moment of a write.
+#[derive(Debug, Clone, Copy)]
+pub struct At {
+    /// The next free position.
+    pub tail: Seq,
+    /// What the job has used.
+    pub totals: Totals,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl At {
+    /// Taken from a journal.
+    #[must_use]
+    pub const fn of(journal: &Journal, now: Timestamp) -> Self {
+        Self { tail: journal.next(), totals: *journal.totals(), now }
+    }
+}

@@ -1,0 +1,461 @@
+//! The fold of a journal: what its entries say together.
+//!
+//! The journal is the truth about a job. This is the only place where entries are read for their meaning; the worker,
+//! the api and the simulator all look at a job through it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use crate::entry::{Batch, Edit, Entry, StepId, WaitEnd, WaitFor};
+use crate::failure::Failure;
+use crate::ids::{Epoch, JobId, Nonce, Seq, SignalKey, SignalName, StepKey};
+use crate::job::{Order, Totals};
+use crate::limits;
+use crate::time::Timestamp;
+
+/// A journal that cannot be read on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FoldError {
+    /// Written by a newer version: this worker must leave the job alone.
+    #[error("the entry at {at} was written by protocol version {found}; this program knows up to {known}")]
+    Newer {
+        /// Where.
+        at: Seq,
+        /// Its version.
+        found: u32,
+        /// Ours.
+        known: u32,
+    },
+    /// A batch does not stand where the one before ends.
+    #[error("the journal goes on at {expected}, but the next batch stands at {found}")]
+    Gap {
+        /// Where it should stand.
+        expected: Seq,
+        /// Where it stands.
+        found: Seq,
+    },
+    /// A step has two outcomes; the protocol does not allow that to be written.
+    #[error("step {step} has a second outcome at {at}")]
+    SecondOutcome {
+        /// The step.
+        step: StepKey,
+        /// Where.
+        at: Seq,
+    },
+    /// An entry stands behind the job's end.
+    #[error("the entry at {at} stands behind the job's end")]
+    AfterEnd {
+        /// Where.
+        at: Seq,
+    },
+    /// The journal is longer than a worker may hold.
+    #[error("the journal has more than {max} entries")]
+    TooLong {
+        /// The bound.
+        max: u64,
+    },
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ending {
+    /// With a result.
+    Completed {
+        /// The result.
+        output: Value,
+    },
+    /// With a failure.
+    Failed {
+        /// Why.
+        failure: Failure,
+    },
+    /// On request.
+    Cancelled {
+        /// Who asked.
+        by: String,
+        /// Why.
+        reason: Option<String>,
+    },
+}
+
+impl Ending {
+    /// The entry that commits it.
+    #[must_use]
+    pub fn into_entry(self) -> Entry {
+        match self {
+            Self::Completed { output } => Entry::Completed { output },
+            Self::Failed { failure } => Entry::Failed { failure },
+            Self::Cancelled { by, reason } => Entry::Cancelled { by, reason },
+        }
+    }
+}
+
+/// What is written about one step.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StepState {
+    /// An at-most-once step began to act and has no outcome.
+    Started,
+    /// An attempt failed; the next may begin.
+    Retrying {
+        /// The attempt that failed.
+        attempt: u32,
+        /// When the next may begin.
+        retry_at: Timestamp,
+    },
+    /// A wait that has not ended.
+    Waiting {
+        /// For what.
+        on: WaitFor,
+        /// Until when at the latest.
+        until: Option<Timestamp>,
+    },
+    /// It has its result.
+    Completed {
+        /// The result.
+        output: Value,
+    },
+    /// It failed for good.
+    Failed {
+        /// Why.
+        failure: Failure,
+    },
+    /// The wait ended.
+    WaitEnded {
+        /// How.
+        end: WaitEnd,
+    },
+    /// It was shown.
+    Emitted,
+}
+
+impl StepState {
+    /// Whether the step is over: a second such entry must not follow.
+    #[must_use]
+    pub const fn is_outcome(&self) -> bool {
+        match self {
+            Self::Completed { .. } | Self::Failed { .. } | Self::WaitEnded { .. } | Self::Emitted => true,
+            Self::Started | Self::Retrying { .. } | Self::Waiting { .. } => false,
+        }
+    }
+}
+
+/// A step's record: what it is and how far it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepRecord {
+    /// What it is.
+    pub id: StepId,
+    /// How far it is.
+    pub state: StepState,
+    /// The last entry about it.
+    pub seq: Seq,
+}
+
+/// A signal that was taken in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SignalRecord {
+    /// Where it stands.
+    pub seq: Seq,
+    /// Its name.
+    pub name: SignalName,
+    /// What it says.
+    pub payload: Value,
+    /// Who sent it.
+    pub by: String,
+    /// Whether a wait has taken it.
+    pub taken: bool,
+}
+
+/// A request to end the job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CancelRecord {
+    /// Where it stands.
+    pub seq: Seq,
+    /// Who asked.
+    pub by: String,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// The last claim in a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimRecord {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// The mark of the batch that holds it.
+    pub nonce: Nonce,
+    /// Where it stands.
+    pub seq: Seq,
+}
+
+/// A journal, read up to some position.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Journal {
+    next: Seq,
+    ended: Option<(Seq, Ending)>,
+    last_claim: Option<ClaimRecord>,
+    progress_since_claim: bool,
+    crashes_in_row: u32,
+    steps: BTreeMap<StepKey, StepRecord>,
+    signals: Vec<SignalRecord>,
+    keys: BTreeSet<SignalKey>,
+    cancel: Option<CancelRecord>,
+    edit: Edit,
+    totals: Totals,
+    replays: u32,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            next: Seq::FIRST,
+            ended: None,
+            last_claim: None,
+            progress_since_claim: false,
+            crashes_in_row: 0,
+            steps: BTreeMap::new(),
+            signals: Vec::new(),
+            keys: BTreeSet::new(),
+            cancel: None,
+            edit: Edit::default(),
+            totals: Totals::default(),
+            replays: 0,
+        }
+    }
+}
+
+impl Journal {
+    /// Reads whole journal batches in order.
+    ///
+    /// # Errors
+    /// See [`FoldError`].
+    pub fn read(batches: impl IntoIterator<Item = Batch>) -> Result<Self, FoldError> {
+        let mut journal = Self::default();
+        for batch in batches {
+            journal.take_in(batch)?;
+        }
+        Ok(journal)
+    }
+
+    /// Reads one batch more; it must stand at [`Journal::next`].
+    ///
+    /// # Errors
+    /// See [`FoldError`]; the journal is as before then.
+    pub fn take_in(&mut self, batch: Batch) -> Result<(), FoldError> {
+        if batch.v > limits::PROTOCOL_VERSION {
+            return Err(FoldError::Newer { at: batch.at, found: batch.v, known: limits::PROTOCOL_VERSION });
+        }
+        if batch.at != self.next {
+            return Err(FoldError::Gap { expected: self.next, found: batch.at });
+        }
+        if batch.next().0 > limits::JOURNAL_ENTRIES_MAX {
+            return Err(FoldError::TooLong { max: limits::JOURNAL_ENTRIES_MAX });
+        }
+        let next = batch.next();
+        let mut at = batch.at;
+        for entry in batch.entries {
+            self.take_in_entry(at, batch.nonce, entry)?;
+            at = at.plus(1);
+        }
+        self.next = next;
+        Ok(())
+    }
+
+    fn take_in_entry(&mut self, at: Seq, nonce: Nonce, entry: Entry) -> Result<(), FoldError> {
+        if self.ended.is_some() && !matches!(entry, Entry::Replayed { .. }) {
+            return Err(FoldError::AfterEnd { at });
+        }
+        match entry {
+            Entry::Claimed { epoch, session: _, takeover } => self.claimed(at, nonce, epoch, takeover),
+            Entry::StepStarted { id } => self.record(at, id, StepState::Started)?,
+            Entry::StepCompleted { id, attempt: _, started_at: _, output, usage } => {
+                self.totals.usage = self.totals.usage.plus(usage);
+                self.record(at, id, StepState::Completed { output })?;
+            }
+            Entry::AttemptFailed { id, attempt, started_at: _, failure: _, retry_at } => {
+                self.record(at, id, StepState::Retrying { attempt, retry_at })?;
+            }
+            Entry::StepFailed { id, attempt: _, started_at: _, failure } => {
+                self.record(at, id, StepState::Failed { failure })?;
+            }
+            Entry::Waiting { id, on, until } => self.record(at, id, StepState::Waiting { on, until })?,
+            Entry::WaitEnded { id, end } => {
+                if let WaitEnd::Signal { signal_seq } = end {
+                    for signal in self.signals.iter_mut().filter(|signal| signal.seq == signal_seq) {
+                        signal.taken = true;
+                    }
+                }
+                self.record(at, id, StepState::WaitEnded { end })?;
+            }
+            Entry::Emitted { id, data: _ } => self.record(at, id, StepState::Emitted)?,
+            Entry::Signalled { signal, key, payload, by } => {
+                self.keys.insert(key);
+                self.signals.push(SignalRecord { seq: at, name: signal, payload, by, taken: false });
+            }
+            Entry::CancelRequested { key, by, reason } => {
+                self.keys.insert(key);
+                self.cancel.get_or_insert(CancelRecord { seq: at, by, reason });
+            }
+            Entry::Completed { output } => self.ended = Some((at, Ending::Completed { output })),
+            Entry::Failed { failure } => self.ended = Some((at, Ending::Failed { failure })),
+            Entry::Cancelled { by, reason } => self.ended = Some((at, Ending::Cancelled { by, reason })),
+            Entry::Replayed { key, by: _, from, edit } => self.replayed(key, from, edit),
+        }
+        Ok(())
+    }
+
+    /// Protocol rule 10: crashes in a row are takeovers that each follow the claim of the epoch before, with neither
+    /// outcome nor wait between them.
+    fn claimed(&mut self, at: Seq, nonce: Nonce, epoch: Epoch, takeover: bool) {
+        let follows = self.last_claim.is_some_and(|last| last.epoch.next() == epoch) && !self.progress_since_claim;
+        self.crashes_in_row = match (takeover, follows) {
+            (true, true) => self.crashes_in_row.saturating_add(1),
+            (true, false) => 1,
+            (false, _) => 0,
+        };
+        self.last_claim = Some(ClaimRecord { epoch, nonce, seq: at });
+        self.progress_since_claim = false;
+    }
+
+    fn record(&mut self, at: Seq, id: StepId, state: StepState) -> Result<(), FoldError> {
+        if let Some(known) = self.steps.get(&id.key)
+            && known.state.is_outcome()
+        {
+            return Err(FoldError::SecondOutcome { step: id.key, at });
+        }
+        if state.is_outcome() {
+            self.totals.steps = self.totals.steps.saturating_add(1);
+        }
+        // Only the start of an at-most-once step is no progress: a step that kills its worker would write it each time.
+        self.progress_since_claim |= !matches!(state, StepState::Started);
+        self.steps.insert(id.key.clone(), StepRecord { id, state, seq: at });
+        Ok(())
+    }
+
+    fn replayed(&mut self, key: SignalKey, from: Option<Seq>, edit: Edit) {
+        self.keys.insert(key);
+        self.ended = None;
+        self.cancel = None;
+        self.crashes_in_row = 0;
+        self.progress_since_claim = true;
+        self.replays = self.replays.saturating_add(1);
+        self.steps.retain(|_, record| {
+            let kept = from.is_none_or(|from| record.seq < from);
+            match record.state {
+                StepState::Failed { .. } | StepState::Retrying { .. } => false,
+                StepState::Started
+                | StepState::Waiting { .. }
+                | StepState::Completed { .. }
+                | StepState::WaitEnded { .. }
+                | StepState::Emitted => kept,
+            }
+        });
+        if edit.input.is_some() {
+            self.edit.input = edit.input;
+        }
+        if edit.budget.is_some() {
+            self.edit.budget = edit.budget;
+        }
+    }
+
+    /// The next free position.
+    #[must_use]
+    pub const fn next(&self) -> Seq {
+        self.next
+    }
+
+    /// How the job ended, if it has.
+    #[must_use]
+    pub const fn ending(&self) -> Option<&Ending> {
+        match &self.ended {
+            Some((_, ending)) => Some(ending),
+            None => None,
+        }
+    }
+
+    /// The last claim.
+    #[must_use]
+    pub const fn last_claim(&self) -> Option<ClaimRecord> {
+        self.last_claim
+    }
+
+    /// Crashes in a row, the last claim's own takeover included.
+    #[must_use]
+    pub const fn crashes_in_row(&self) -> u32 {
+        self.crashes_in_row
+    }
+
+    /// What is written about a step.
+    #[must_use]
+    pub fn step(&self, key: &StepKey) -> Option<&StepRecord> {
+        self.steps.get(key)
+    }
+
+    /// All steps with a record, by key.
+    pub fn steps(&self) -> impl Iterator<Item = &StepRecord> {
+        self.steps.values()
+    }
+
+    /// The first signal of this name that no wait has taken.
+    #[must_use]
+    pub fn untaken_signal(&self, name: &SignalName) -> Option<&SignalRecord> {
+        self.signals.iter().find(|signal| !signal.taken && signal.name == *name)
+    }
+
+    /// The signal at a position.
+    #[must_use]
+    pub fn signal_at(&self, seq: Seq) -> Option<&SignalRecord> {
+        self.signals.iter().find(|signal| signal.seq == seq)
+    }
+
+    /// Whether a signal, cancel or replay with this key has been taken in.
+    #[must_use]
+    pub fn has_key(&self, key: &SignalKey) -> bool {
+        self.keys.contains(key)
+    }
+
+    /// The request to end the job, if one stands open.
+    #[must_use]
+    pub const fn cancel(&self) -> Option<&CancelRecord> {
+        self.cancel.as_ref()
+    }
+
+    /// What the job has used.
+    #[must_use]
+    pub const fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// How often it was opened again.
+    #[must_use]
+    pub const fn replays(&self) -> u32 {
+        self.replays
+    }
+
+    /// Children that steps wait for.
+    pub fn open_children(&self) -> impl Iterator<Item = JobId> {
+        self.steps.values().filter_map(|record| match record.state {
+            StepState::Waiting { on: WaitFor::Child { child }, .. } => Some(child),
+            StepState::Waiting { on: WaitFor::Time | WaitFor::Signal { .. }, .. }
+            | StepState::Started
+            | StepState::Retrying { .. }
+            | StepState::Completed { .. }
+            | StepState::Failed { .. }
+            | StepState::WaitEnded { .. }
+            | StepState::Emitted => None,
+        })
+    }
+
+    /// The order with the edits of replays applied.
+    #[must_use]
+    pub fn edited(&self, order: &Order) -> Order {
+        let mut order = order.clone();
+        if let Some(input) = &self.edit.input {
+            order.input = input.clone();
+        }
+        if let Some(budget) = self.edit.budget {
+            order.budget = budget;
+        }
+        order
+    }
+}

@@ -1,0 +1,99 @@
+//! Every limit of the protocol in one place, each with its reason.
+
+/// Characters of a tenant's name: it stands in keys, queue groups and logs.
+pub const TENANT_LENGTH_MAX: usize = 64;
+/// Characters of an agent's name.
+pub const AGENT_NAME_LENGTH_MAX: usize = 64;
+/// Characters of a signal's name. A child's end is a signal named after its id, which needs 42.
+pub const SIGNAL_NAME_LENGTH_MAX: usize = 64;
+/// Characters of an idempotency key: the longest that the large payment interfaces allow.
+pub const IDEMPOTENCY_KEY_LENGTH_MAX: usize = 255;
+/// Characters of a session id: a Lambda request id has 36.
+pub const SESSION_LENGTH_MAX: usize = 80;
+
+/// Entries in one batch. A reader that starts in the middle must look this far back for the batch that holds its place.
+pub const BATCH_ENTRIES_MAX: usize = 16;
+/// Entries of a whole journal: above this a job's replay no longer fits a small function's memory and time.
+pub const JOURNAL_ENTRIES_MAX: u64 = 100_000;
+
+/// Bytes of a request body. API Gateway takes 10 MB; a job's input above 1 MiB belongs into object storage.
+pub const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of a job's input that stay in the job item; more goes into the claim-check bucket, since each update of the
+/// item pays for its whole size.
+pub const INPUT_INLINE_BYTES_MAX: usize = 4 * 1024;
+/// Bytes of an entry batch that stay in DynamoDB. An item has 400 KB at most; a write unit is 1 KB, so a large output is
+/// cheaper in S3 from about here.
+pub const BATCH_INLINE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes from which a batch is compressed: below, the framing costs more than it saves.
+pub const BATCH_COMPRESS_BYTES_MIN: usize = 1024;
+/// Labels of a job, and the characters of a label's name and value.
+pub const LABELS_MAX: usize = 16;
+/// Characters of a label's name or value.
+pub const LABEL_LENGTH_MAX: usize = 128;
+
+/// Shards of the due index: one partition takes 1,000 writes a second, eight take the claims of 8,000 jobs a second.
+pub const DUE_SHARDS: u8 = 8;
+
+/// How often a live session refreshes its item. One small write for all its jobs together.
+pub const HEARTBEAT_INTERVAL_MS: u64 = 5_000;
+/// Silence after which a session is dead: three heartbeats lost and one more for slow writes. The articles ask 2 min.
+pub const SESSION_SILENCE_MAX_MS: u64 = 20_000;
+/// How often a live session sends the watchdog message, two heartbeats apart.
+pub const WATCHDOG_INTERVAL_MS: u64 = 10_000;
+/// The watchdog's delay. The last one sent before a death arrives after the session is dead by
+/// [`SESSION_SILENCE_MAX_MS`] and within 30 s: its delay is the silence and one heartbeat.
+pub const WATCHDOG_DELAY_SECONDS: u64 = 25;
+/// How often a worker looks for a cancel while a step runs.
+pub const CANCEL_PEEK_INTERVAL_MS: u64 = 2_000;
+
+/// Due time of a job that a worker holds: the net under heartbeats and watchdog. A lease whose due time has passed
+/// unrenewed counts as lapsed, so it is longer than the renewal interval by far.
+pub const LEASE_DUE_MS: u64 = 5 * 60_000;
+/// How often a long invocation renews its jobs' due times. An index write costs more than a step, so it is rare.
+pub const LEASE_RENEWAL_INTERVAL_MS: u64 = 2 * 60_000;
+/// Due time of a job whose continuation has just been sent: when nobody claims it in this time the message is lost.
+pub const CONTINUATION_DUE_MS: u64 = 60_000;
+/// First and longest distance of the looks at a job that waits without a timeout, or that nobody claims.
+pub const SWEEP_DISTANCE_FIRST_MS: u64 = 60_000;
+/// Longest distance between two looks.
+pub const SWEEP_DISTANCE_MAX_MS: u64 = 60 * 60_000;
+/// Jobs that one sweep takes from a shard: what one invocation can send in a minute.
+pub const SWEEP_JOBS_MAX: usize = 1_000;
+
+/// The longest delay of a queue message (SQS).
+pub const MESSAGE_DELAY_MAX_SECONDS: u64 = 900;
+/// The longest wait for which a worker stays: shorter than a release and a claim cost.
+pub const INLINE_WAIT_MAX_MS: u64 = 1_500;
+/// Time that a worker keeps back from its deadline for the release and the answer to the queue.
+pub const DEADLINE_RESERVE_MS: u64 = 1_000;
+/// Time that a claim needs to be worth making: it must leave room for one short step.
+pub const CLAIM_TIME_MIN_MS: u64 = 500;
+/// Time limit of a step that names none.
+pub const STEP_TIME_LIMIT_DEFAULT_MS: u64 = 120_000;
+
+/// Crashes in a row, without progress between them, after which the job fails as `worker_lost`.
+pub const CRASHES_MAX: u32 = 3;
+/// Claims in a row that never got to append anything (out of memory while reading the journal, say).
+pub const CLAIM_ATTEMPTS_MAX: u32 = 5;
+
+/// Attempts of a step by default (the articles ask for three).
+pub const STEP_ATTEMPTS_DEFAULT: u32 = 3;
+/// Wait before the second attempt (the articles ask for 10 s).
+pub const RETRY_WAIT_FIRST_MS: u64 = 10_000;
+/// Each further wait is this many times the one before (10 s, 30 s).
+pub const RETRY_WAIT_FACTOR: u64 = 3;
+/// The longest wait between attempts of the default policy.
+pub const RETRY_WAIT_MAX_MS: u64 = 15 * 60_000;
+/// The longest `Retry-After` that is obeyed; a server that asks for more has a fault, and a person should see it.
+pub const RETRY_AFTER_MAX_MS: u64 = 60 * 60_000;
+
+/// Steps of a job whose budget names no number: our own bound on the worker's loop over the queue.
+pub const STEPS_DEFAULT: u64 = 10_000;
+/// Branches of one fan-out: they live in one invocation.
+pub const BRANCHES_MAX: usize = 1_000;
+
+/// How long a finished job and its result are kept. Idempotency asks for 24 h; people ask what happened last week.
+pub const JOB_KEPT_SECONDS: u64 = 30 * 24 * 3_600;
+
+/// Version of the protocol, in every entry batch and continuation. A worker that meets a newer one leaves it alone.
+pub const PROTOCOL_VERSION: u32 = 1;
