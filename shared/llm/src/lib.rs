@@ -1,1 +1,34 @@
-//! To be filled.
+//! Model providers behind one trait.
+//!
+//! A job pays for every model call, so a call must end in one of two ways that nobody can mix up: a whole answer
+//! ([`ModelReply`]), fit to be checkpointed in a journal and sent back to the same provider later, or a [`ModelError`]
+//! whose [`ModelErrorKind`] says whether another attempt can help. Half an answer is never a success, whatever status
+//! line or `[DONE]` came with it.
+//!
+//! The neutral types ([`Message`], [`ToolSpec`], [`ModelRequest`], …) know no provider. What a provider sends beyond
+//! them is kept verbatim in [`Vendor`] and goes back only to the endpoint that it came from. Each wire format is one
+//! module with one implementation of [`Model`]; [`chat`] (OpenAI Chat Completions and the servers that speak it) is
+//! the first of them. All share the HTTP client, the event-stream decoder and the error classes of this crate.
+
+mod body;
+pub mod chat;
+mod error;
+mod error_class;
+mod http;
+mod lenient_json;
+mod message;
+mod model;
+mod overflow;
+mod reply;
+mod retry_after;
+mod sse;
+mod structured;
+
+pub use chat::ChatCompletions;
+pub use error::{Cut, MESSAGE_MAX_CHARS, ModelError, ModelErrorKind, Partial};
+pub use http::Secret;
+pub use lenient_json::lenient_json;
+pub use message::{Arguments, Message, Part, Role, ToolCall, Vendor};
+pub use model::{Completion, Delta, Model, ModelRequest, ResponseFormat, TIME_LIMIT_DEFAULT_MS, ToolChoice, ToolSpec};
+pub use reply::{Finish, ModelReply, Usage};
+pub use retry_after::{RETRY_AFTER_MAX_SECONDS, retry_after};

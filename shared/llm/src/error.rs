@@ -1,0 +1,209 @@
+//! Why a call failed, in classes that decide what happens next.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::reply::Usage;
+
+/// Longest server message kept in an error, in characters: enough to understand it, little enough for a journal entry.
+pub const MESSAGE_MAX_CHARS: usize = 600;
+
+/// How an answer was cut short.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "snake_case")]
+pub enum Cut {
+    /// The stream ended without an end mark. The same request may well succeed.
+    Connection,
+    /// The output limit was reached. The same request will most likely reach it again.
+    OutputLimit,
+    /// The model stopped for a reason that is unknown here, so nobody can say that the answer is whole.
+    UnknownFinish {
+        /// The server's word for it.
+        raw: String,
+    },
+}
+
+/// The class of a failure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum ModelErrorKind {
+    /// A passing failure of network or server, or an answer that makes no sense.
+    Transient,
+    /// Too many requests or tokens in a window of time.
+    RateLimited {
+        /// How long the server asks to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The server has no capacity now.
+    Overloaded {
+        /// How long the server asks to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The time limit of the call ran out.
+    Timeout,
+    /// The answer is not whole.
+    Truncated {
+        /// What cut it.
+        cut: Cut,
+    },
+    /// The model or a filter declined. Asking again changes nothing.
+    Refused,
+    /// The request does not fit the model's context. It must get smaller.
+    ContextOverflow,
+    /// The answer does not have the asked form.
+    Schema,
+    /// Key missing, wrong or without rights.
+    Auth,
+    /// The server cannot accept this request at all.
+    Invalid,
+    /// The account at the provider has no credit left.
+    Budget,
+}
+
+impl ModelErrorKind {
+    /// Whether the identical request may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Transient
+            | Self::RateLimited { .. }
+            | Self::Overloaded { .. }
+            | Self::Timeout
+            | Self::Truncated { cut: Cut::Connection } => true,
+            Self::Truncated { cut: Cut::OutputLimit | Cut::UnknownFinish { .. } }
+            | Self::Refused
+            | Self::ContextOverflow
+            | Self::Schema
+            | Self::Auth
+            | Self::Invalid
+            | Self::Budget => false,
+        }
+    }
+
+    /// How long the server asked to wait before the next attempt.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::RateLimited { retry_after } | Self::Overloaded { retry_after } => *retry_after,
+            Self::Transient
+            | Self::Timeout
+            | Self::Truncated { .. }
+            | Self::Refused
+            | Self::ContextOverflow
+            | Self::Schema
+            | Self::Auth
+            | Self::Invalid
+            | Self::Budget => None,
+        }
+    }
+
+    /// The class in one stable word, for events, metrics and journals.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Transient => "transient",
+            Self::RateLimited { .. } => "rate_limited",
+            Self::Overloaded { .. } => "overloaded",
+            Self::Timeout => "timeout",
+            Self::Truncated { .. } => "truncated",
+            Self::Refused => "refused",
+            Self::ContextOverflow => "context_overflow",
+            Self::Schema => "schema",
+            Self::Auth => "auth",
+            Self::Invalid => "invalid",
+            Self::Budget => "budget",
+        }
+    }
+}
+
+/// What had arrived of an answer that is not whole: for a person who reads the story, never an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Partial {
+    /// The visible text so far.
+    pub text: String,
+    /// Names of the tools whose calls had begun. None of them may be carried out.
+    pub tools: Vec<String>,
+}
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// A failed call.
+#[derive(Debug, thiserror::Error)]
+#[error("model call failed ({}): {message}", kind.name())]
+pub struct ModelError {
+    kind: ModelErrorKind,
+    message: String,
+    status: Option<u16>,
+    usage: Option<Usage>,
+    partial: Option<Box<Partial>>,
+    #[source]
+    source: Option<Source>,
+}
+
+impl ModelError {
+    /// An error of a class with a message, which is cut to a sane length.
+    pub fn new(kind: ModelErrorKind, message: impl AsRef<str>) -> Self {
+        Self { kind, message: bounded(message.as_ref()), status: None, usage: None, partial: None, source: None }
+    }
+
+    /// The class.
+    pub fn kind(&self) -> &ModelErrorKind {
+        &self.kind
+    }
+
+    /// Whether the identical request may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        self.kind.is_retryable()
+    }
+
+    /// What happened; the server's own words where it gave any.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The HTTP status, where one was received.
+    pub fn status(&self) -> Option<u16> {
+        self.status
+    }
+
+    /// What the failed call cost nevertheless, where the server said so.
+    pub fn usage(&self) -> Option<Usage> {
+        self.usage
+    }
+
+    /// What had arrived of an answer that was cut.
+    pub fn partial(&self) -> Option<&Partial> {
+        self.partial.as_deref()
+    }
+
+    pub(crate) fn with_status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    pub(crate) fn with_usage(mut self, usage: Usage) -> Self {
+        self.usage = Some(usage);
+        self
+    }
+
+    pub(crate) fn with_partial(mut self, partial: Partial) -> Self {
+        self.partial = Some(Box::new(partial));
+        self
+    }
+
+    pub(crate) fn with_source(mut self, source: impl Into<Source>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+}
+
+/// The first [`MESSAGE_MAX_CHARS`] characters.
+fn bounded(text: &str) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(MESSAGE_MAX_CHARS) {
+        None => text.to_owned(),
+        Some((end, _)) => {
+            let mut cut: String = text.get(..end).unwrap_or_default().to_owned();
+            cut.push('…');
+            cut
+        }
+    }
+}

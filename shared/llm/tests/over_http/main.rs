@@ -1,0 +1,8 @@
+//! The client against a real server on loopback: broken answers, and the path that nothing disturbs.
+
+// Reason: a test fails by panicking.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::string_slice)]
+
+mod calls;
+mod faults;
+mod server;
