@@ -1,0 +1,230 @@
+//! The AWS Lambda Runtime API: where function processes fetch their work and leave their answers.
+//!
+//! One listener serves all processes of all functions; each process has a path of its own
+//! (`http://127.0.0.1:port/<function>/<instance>`), given to it as `AWS_LAMBDA_RUNTIME_API`, so that nobody can fetch
+//! or answer another's work by mistake. The wire is version 2018-06-01, the one that every Lambda runtime speaks.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::serve::ListenerExt as _;
+use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+mod slot;
+
+use slot::Refusal;
+pub(crate) use slot::{Answer, Closed, FunctionFault, Readiness, Slot, Work};
+
+/// Largest event and largest answer of a synchronous invocation, in bytes; Lambda's own limit (6 MB).
+pub const PAYLOAD_MAX_BYTES: usize = 6 * 1024 * 1024;
+
+/// Largest error report that is read from a process, in bytes; enough for any stack trace, too little to fill memory.
+const ERROR_REPORT_MAX_BYTES: usize = 256 * 1024;
+
+/// Header by which a runtime names the class of the error that it reports.
+const ERROR_TYPE_HEADER: &str = "lambda-runtime-function-error-type";
+
+/// The running Runtime API server. It ends when the value is dropped.
+#[derive(Debug)]
+pub struct RuntimeApi {
+    address: SocketAddr,
+    slots: Slots,
+    stop: CancellationToken,
+}
+
+/// All slots by the path of their process.
+#[derive(Clone, Debug, Default)]
+struct Slots(Arc<Mutex<HashMap<SlotPath, Arc<Slot>>>>);
+
+/// Where a process finds its slot: function name and instance id.
+type SlotPath = (String, String);
+
+impl Slots {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SlotPath, Arc<Slot>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find(&self, function: String, instance: String) -> Result<Arc<Slot>, Refusal> {
+        self.lock().get(&(function, instance)).cloned().ok_or(Refusal::UnknownInstance)
+    }
+}
+
+impl RuntimeApi {
+    /// Starts the server on a free port of 127.0.0.1.
+    ///
+    /// # Errors
+    /// When no port can be bound.
+    pub async fn start() -> std::io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let slots = Slots::default();
+        let stop = CancellationToken::new();
+        // Without TCP_NODELAY each invocation waits some 40 ms for a delayed acknowledgement.
+        let listener = listener.tap_io(|stream| {
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "the Runtime API could not switch off Nagle's algorithm");
+            }
+        });
+        let router = router(slots.clone());
+        let stopped = stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                result = axum::serve(listener, router).into_future() => {
+                    if let Err(error) = result {
+                        tracing::error!(%error, "the Runtime API server ended");
+                    }
+                }
+                () = stopped.cancelled() => {}
+            }
+        });
+        Ok(Self { address, slots, stop })
+    }
+
+    /// The address that the server listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Opens the slot of a new process and tells its `AWS_LAMBDA_RUNTIME_API`.
+    ///
+    /// The `http://` belongs there: without a scheme, runtimes take everything as a host name and drop the path.
+    pub(crate) fn open(&self, function: &str, instance: &str) -> (Arc<Slot>, String) {
+        let slot = Arc::new(Slot::new());
+        self.slots.lock().insert((function.to_owned(), instance.to_owned()), Arc::clone(&slot));
+        (slot, format!("http://{}/{function}/{instance}", self.address))
+    }
+
+    /// Forgets the slot of a process that has ended.
+    pub(crate) fn remove(&self, function: &str, instance: &str) {
+        self.slots.lock().remove(&(function.to_owned(), instance.to_owned()));
+    }
+}
+
+impl Drop for RuntimeApi {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+fn router(slots: Slots) -> Router {
+    const BASE: &str = "/{function}/{instance}/2018-06-01/runtime";
+    Router::new()
+        .route(&format!("{BASE}/invocation/next"), get(next))
+        .route(&format!("{BASE}/invocation/{{request_id}}/response"), post(response))
+        .route(&format!("{BASE}/invocation/{{request_id}}/error"), post(error))
+        .route(&format!("{BASE}/init/error"), post(init_error))
+        .with_state(slots)
+}
+
+async fn next(
+    State(slots): State<Slots>,
+    Path((function, instance)): Path<(String, String)>,
+) -> Result<Response, Refusal> {
+    let slot = slots.find(function, instance)?;
+    let work = slot.next().await?;
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in [
+        ("lambda-runtime-aws-request-id", work.request_id.as_str()),
+        ("lambda-runtime-deadline-ms", work.deadline_ms.to_string().as_str()),
+        ("lambda-runtime-invoked-function-arn", work.arn.as_str()),
+        ("lambda-runtime-trace-id", work.trace.as_str()),
+    ] {
+        // A trace id comes from outside; one that is no header value is left out rather than failing the invocation.
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    }
+    Ok((headers, work.payload).into_response())
+}
+
+async fn response(
+    State(slots): State<Slots>,
+    Path((function, instance, request_id)): Path<(String, String, String)>,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let slot = slots.find(function, instance)?;
+    match to_bytes(body, PAYLOAD_MAX_BYTES).await {
+        Ok(payload) => slot.answer(&request_id, Answer::Done(payload)).map(|()| accepted()),
+        Err(reason) => {
+            let fault = FunctionFault {
+                error_type: "Function.ResponseSizeTooLarge".to_owned(),
+                message: format!(
+                    "Response payload was not accepted ({reason}); at most {PAYLOAD_MAX_BYTES} bytes are allowed."
+                ),
+            };
+            slot.answer(&request_id, Answer::Failed(fault))?;
+            Err(Refusal::TooLarge)
+        }
+    }
+}
+
+async fn error(
+    State(slots): State<Slots>,
+    Path((function, instance, request_id)): Path<(String, String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let slot = slots.find(function, instance)?;
+    let fault = read_fault(&headers, body).await;
+    slot.answer(&request_id, Answer::Failed(fault)).map(|()| accepted())
+}
+
+async fn init_error(
+    State(slots): State<Slots>,
+    Path((function, instance)): Path<(String, String)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Refusal> {
+    let slot = slots.find(function, instance)?;
+    let fault = read_fault(&headers, body).await;
+    slot.init_failed(fault).map(|()| accepted())
+}
+
+/// The error report of a runtime, as far as it can be read; an unreadable one is still an error of the function.
+async fn read_fault(headers: &HeaderMap, body: Body) -> FunctionFault {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Report {
+        error_message: Option<String>,
+        error_type: Option<String>,
+    }
+
+    let named = headers.get(ERROR_TYPE_HEADER).and_then(|value| value.to_str().ok()).unwrap_or("Unhandled");
+    let body = to_bytes(body, ERROR_REPORT_MAX_BYTES).await.unwrap_or_else(|reason| Bytes::from(reason.to_string()));
+    match serde_json::from_slice::<Report>(&body) {
+        Ok(report) => FunctionFault {
+            error_type: report.error_type.unwrap_or_else(|| named.to_owned()),
+            message: report.error_message.unwrap_or_default(),
+        },
+        Err(_) => FunctionFault { error_type: named.to_owned(), message: String::from_utf8_lossy(&body).into_owned() },
+    }
+}
+
+fn accepted() -> Response {
+    (StatusCode::ACCEPTED, [(header::CONTENT_TYPE, "application/json")], r#"{"status":"OK"}"#).into_response()
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let (status, error_type) = match self {
+            Self::UnknownInstance => (StatusCode::NOT_FOUND, "UnknownInstance"),
+            Self::UnknownRequest => (StatusCode::BAD_REQUEST, "InvalidRequestID"),
+            Self::WrongState => (StatusCode::FORBIDDEN, "InvalidStateTransition"),
+            Self::Gone => (StatusCode::GONE, "Shutdown"),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
+        };
+        let body = serde_json::json!({ "errorType": error_type, "errorMessage": self.to_string() });
+        (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+    }
+}
