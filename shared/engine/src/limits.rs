@@ -38,11 +38,9 @@ pub const DUE_SHARDS: u8 = 8;
 pub const HEARTBEAT_INTERVAL_MS: u64 = 5_000;
 /// Silence after which a session is dead: three heartbeats lost and one more for slow writes. The articles ask 2 min.
 pub const SESSION_SILENCE_MAX_MS: u64 = 20_000;
-/// How often a live session sends the watchdog message, two heartbeats apart.
-pub const WATCHDOG_INTERVAL_MS: u64 = 10_000;
-/// The watchdog's delay. The last one sent before a death arrives after the session is dead by
-/// [`SESSION_SILENCE_MAX_MS`] and within 30 s: its delay is the silence and one heartbeat.
-pub const WATCHDOG_DELAY_SECONDS: u64 = 25;
+/// The watchdog's delay. It is sent before each heartbeat, so the last one before a death arrives when the session has
+/// been silent for [`SESSION_SILENCE_MAX_MS`] at least, and at most one heartbeat later.
+pub const WATCHDOG_DELAY_SECONDS: u64 = (SESSION_SILENCE_MAX_MS + HEARTBEAT_INTERVAL_MS) / 1_000;
 /// How often a worker looks for a cancel while a step runs.
 pub const CANCEL_PEEK_INTERVAL_MS: u64 = 2_000;
 

@@ -4,9 +4,26 @@
 //! written to the job's journal; when the job goes on in another invocation the function runs again from its start and
 //! every recorded step gives back its recorded outcome. See `ARCHITECTURE.md` for the protocol underneath.
 
+mod child;
 pub mod clock;
+mod ctx;
+pub mod drive;
+mod error;
 pub mod outside;
+mod registry;
+mod shared;
+mod signal;
+mod step;
 pub mod store;
 
+pub use child::ChildJob;
+pub use clock::Clock;
+pub use ctx::Ctx;
+pub use error::{Error, Result, StepError};
 pub use longhaul_engine as engine;
+pub use longhaul_engine::job::Usage;
+pub use longhaul_engine::retry::RetryPolicy;
 pub use longhaul_engine::{ErrorClass, Failure};
+pub use registry::Registry;
+pub use signal::SignalWait;
+pub use step::{Effect, EffectKey, Step};

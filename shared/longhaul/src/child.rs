@@ -1,0 +1,103 @@
+//! Child jobs: jobs of their own, started by a step and joined by it.
+//!
+//! A child is submitted under an id made from its parent's and the step's key, so that a replay finds it instead of
+//! starting another. Its end comes back as a signal in the parent's journal.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use longhaul_engine::entry::{StepId, WaitFor};
+use longhaul_engine::ids::{AgentRef, IdError, SignalName};
+use longhaul_engine::job::{Order, Parent};
+use longhaul_engine::journal::{Ending, StepState};
+use longhaul_engine::{Failure, JobId};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ctx::{Ctx, from_json, recorded};
+use crate::error::{Error, Result};
+use crate::signal::{Ended, wait};
+
+/// How a child ended, as its parent is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "SCREAMING_SNAKE_CASE")]
+pub(crate) enum ChildEnd {
+    /// With a result.
+    Completed { output: Value },
+    /// With a failure.
+    Failed { failure: Failure },
+    /// On request.
+    Cancelled,
+}
+
+impl From<&Ending> for ChildEnd {
+    fn from(ending: &Ending) -> Self {
+        match ending {
+            Ending::Completed { output } => Self::Completed { output: output.clone() },
+            Ending::Failed { failure } => Self::Failed { failure: failure.clone() },
+            Ending::Cancelled { .. } => Self::Cancelled,
+        }
+    }
+}
+
+/// The signal by which a parent learns of a child's end.
+pub(crate) fn end_signal(child: JobId) -> Result<SignalName, IdError> {
+    format!("child:{child}").parse()
+}
+
+/// A child job about to start; await it.
+#[must_use = "a child job starts when it is awaited"]
+pub struct ChildJob<'a, T> {
+    ctx: &'a mut Ctx,
+    id: StepId,
+    agent: AgentRef,
+    input: Result<Value, serde_json::Error>,
+    output: PhantomData<T>,
+}
+
+impl<'a, T> ChildJob<'a, T> {
+    pub(crate) fn new(ctx: &'a mut Ctx, id: StepId, agent: AgentRef, input: Result<Value, serde_json::Error>) -> Self {
+        Self { ctx, id, agent, input, output: PhantomData }
+    }
+}
+
+impl<'a, T: DeserializeOwned + 'a> IntoFuture for ChildJob<'a, T> {
+    type Output = Result<T>;
+    type IntoFuture = LocalBoxFuture<'a, Result<T>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        async move {
+            let Self { ctx, id, agent, input, output: _ } = self;
+            let shared = &ctx.shared;
+            let unfit = |what: String| Error::terminal(format!("the child job \"{}\" {what}", id.name));
+            let input = input.map_err(|error| unfit(format!("was given an input that is no JSON: {error}")))?;
+            let child = JobId::of_child(shared.order.id, &id.key);
+            let signal = end_signal(child).map_err(|error| unfit(error.to_string()))?;
+            let known = recorded(shared, &id).await.map(|record| record.state);
+            if !matches!(known, Some(StepState::Waiting { .. } | StepState::WaitEnded { .. })) {
+                let order = Order {
+                    id: child,
+                    agent,
+                    input,
+                    webhook: None,
+                    parent: Some(Parent { job: shared.order.id, step: id.key.clone() }),
+                    submitted_at: shared.clock.now(),
+                    ..shared.order.clone()
+                };
+                shared.submit(order).await.map_err(Error::Step)?;
+            }
+            match wait(shared, &id, WaitFor::Child { child }, Some(&signal), None).await {
+                Ended::Time => Err(Error::TimedOut { name: id.name }),
+                Ended::Signal(payload) => match from_json(&id, &payload)? {
+                    ChildEnd::Completed { output } => from_json(&id, &output),
+                    ChildEnd::Failed { failure } => Err(Error::Step(failure)),
+                    ChildEnd::Cancelled => Err(Error::ChildCancelled { name: id.name }),
+                },
+            }
+        }
+        .boxed_local()
+    }
+}

@@ -1,0 +1,161 @@
+//! From a continuation to a job in hand: the claim, the look at the journal, the `claimed` entry.
+
+use std::time::Duration;
+
+use longhaul_engine::append::{AfterRead, NextMove, OnConflict, after_read, next_move, on_conflict, worker_lost};
+use longhaul_engine::claim::{At, Claim, ClaimDecision, Claimer, Held, Holder, News, NoClaim, decide, holder};
+use longhaul_engine::ids::Seq;
+use longhaul_engine::job::Progress;
+use longhaul_engine::journal::Ending;
+use longhaul_engine::{Batch, Entry, Job, Journal, limits};
+
+use super::{DriveError, Handled, Holding, Invocation};
+use crate::outside::fresh_nonce;
+use crate::store::{Append, JobRef, Store, Write};
+
+/// What the claim came to.
+enum Claimed {
+    /// The job is in hand.
+    Mine(Box<(Job, Claim, Held)>),
+    /// It needs nobody, or not us.
+    Handled(Handled),
+}
+
+impl<S: Store> Invocation<'_, S> {
+    pub(super) async fn claim_and_run(&self, reference: &JobRef) -> Result<Handled, DriveError> {
+        let (job, claim, held) = match self.claim(reference).await? {
+            Claimed::Mine(claimed) => *claimed,
+            Claimed::Handled(handled) => return Ok(handled),
+        };
+        tracing::debug!(job = %reference.job, epoch = claim.epoch.0, takeover = claim.takeover, "claimed");
+        let mut holding =
+            Holding { reference: reference.clone(), order: job.order, held, renewed_at: self.clock.now() };
+        let driven = self.run_claimed(&mut holding, &claim, &job.progress).await;
+        if driven.is_err() {
+            // A store that fails is no crash of the worker: give the job back, if it can still be said.
+            let at = At { tail: job.progress.tail, totals: job.progress.totals, now: self.clock.now() };
+            if let Err(error) = self.store.write_job(reference, &holding.held.release(fresh_nonce(), &at)).await {
+                tracing::warn!(job = %reference.job, error = %error, "the job was not given back; its lease must lapse");
+            }
+        }
+        driven
+    }
+
+    async fn run_claimed(
+        &self,
+        holding: &mut Holding,
+        claim: &Claim,
+        progress: &Progress,
+    ) -> Result<Handled, DriveError> {
+        let job = holding.reference.job;
+        if claim.worn_out {
+            return self.give_up_unread(holding, progress.tail, claim.write.progress.attempts).await;
+        }
+        let batches = self.store.journal(job, Seq::FIRST).await?;
+        let mut journal = Journal::read(batches).map_err(|source| DriveError::Journal { job, source })?;
+        match self.append_claim(holding, claim, &mut journal).await? {
+            AfterRead::Stop(stop) => {
+                tracing::info!(%job, epoch = claim.epoch.0, "stopped before the first step: {stop}");
+                Ok(Handled::Acknowledge)
+            }
+            AfterRead::Repair(ending) => self.settle(holding, &mut journal, ending).await,
+            AfterRead::Claim => match next_move(&journal) {
+                NextMove::End(ending) => self.end_job(holding, &mut journal, ending).await,
+                NextMove::Drive => self.run(holding, journal).await,
+            },
+        }
+    }
+
+    /// Makes the claim, deciding again when the job item changed between read and write.
+    async fn claim(&self, reference: &JobRef) -> Result<Claimed, DriveError> {
+        let Some(mut job) = self.store.job(reference).await? else {
+            tracing::info!(job = %reference.job, "a continuation for a job that does not exist");
+            return Ok(Claimed::Handled(Handled::Acknowledge));
+        };
+        let (mut seen_holder, mut news) = (Holder::Unknown, News::Unknown);
+        loop {
+            let now = self.clock.now();
+            if now.until(self.deadline) < Duration::from_millis(limits::DEADLINE_RESERVE_MS + limits::CLAIM_TIME_MIN_MS)
+            {
+                return Ok(Claimed::Handled(Handled::GiveBack));
+            }
+            // `drive` has let only one claim of this job through, so this very session cannot be driving it already.
+            let claimer = Claimer { session: &self.session, drives_it: false };
+            match decide(&job, claimer, seen_holder, news, fresh_nonce(), now) {
+                ClaimDecision::Acknowledge(NoClaim::Ended | NoClaim::Held | NoClaim::NothingNew) => {
+                    return Ok(Claimed::Handled(Handled::Acknowledge));
+                }
+                ClaimDecision::LookUp(session) => {
+                    seen_holder = holder(self.store.last_beat(&session).await?, self.clock.now());
+                }
+                ClaimDecision::Peek(from) => {
+                    let found = self.store.batch_at(reference.job, from).await?;
+                    news = if found.is_some() { News::Something } else { News::Nothing };
+                }
+                ClaimDecision::Claim(claim) => match self.store.write_job(reference, &claim.write).await? {
+                    Write::Written { wakes } => {
+                        let held = Held::after_claim(&claim, &self.session, wakes);
+                        return Ok(Claimed::Mine(Box::new((job, claim, held))));
+                    }
+                    Write::Refused(other) => {
+                        job = *other;
+                        (seen_holder, news) = (Holder::Unknown, News::Unknown);
+                    }
+                },
+            }
+        }
+    }
+
+    /// Looks at the journal and appends `claimed`, looking again at whatever was appended meanwhile.
+    async fn append_claim(
+        &self,
+        holding: &Holding,
+        claim: &Claim,
+        journal: &mut Journal,
+    ) -> Result<AfterRead, DriveError> {
+        loop {
+            match after_read(journal, claim.epoch) {
+                AfterRead::Claim => {}
+                other @ (AfterRead::Stop(_) | AfterRead::Repair(_)) => return Ok(other),
+            }
+            let entry = Entry::Claimed { epoch: claim.epoch, session: self.session.clone(), takeover: claim.takeover };
+            let batch = Batch::new(journal.next(), fresh_nonce(), self.clock.now(), vec![entry]);
+            match self.store.append(&holding.reference, &batch).await? {
+                Append::Written => {
+                    self.take_in(holding, journal, batch)?;
+                    return Ok(AfterRead::Claim);
+                }
+                Append::Conflict(found) => {
+                    let own = on_conflict(claim.epoch, batch.nonce, &found) == OnConflict::Own;
+                    self.take_in(holding, journal, *found)?;
+                    if own {
+                        return Ok(AfterRead::Claim);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Ends a job whose workers die before they can read its journal, without reading it: walks from the last known
+    /// tail to the end, one position at a time.
+    async fn give_up_unread(&self, holding: &mut Holding, tail: Seq, attempts: u32) -> Result<Handled, DriveError> {
+        let ending = Ending::Failed { failure: worker_lost(attempts) };
+        let mut at = tail;
+        loop {
+            let batch = Batch::new(at, fresh_nonce(), self.clock.now(), vec![ending.clone().into_entry()]);
+            match self.store.append(&holding.reference, &batch).await? {
+                Append::Written => break,
+                Append::Conflict(found) => match on_conflict(holding.epoch(), batch.nonce, &found) {
+                    OnConflict::Own => break,
+                    OnConflict::Stop(stop) => {
+                        tracing::info!(job = %holding.reference.job, "not given up: {stop}");
+                        return Ok(Handled::Acknowledge);
+                    }
+                    OnConflict::Reconsider => at = found.next(),
+                },
+            }
+        }
+        tracing::error!(job = %holding.reference.job, attempts, "the job ends as worker_lost");
+        self.settle_unread(holding, at.plus(1), &ending).await
+    }
+}

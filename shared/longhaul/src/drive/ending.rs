@@ -1,0 +1,198 @@
+//! From the agent's end to the job's: the terminal entry, the aftermath, the job item.
+//!
+//! The terminal entry is the commit point (protocol rule 9). Everything after it is done at least once and in this
+//! order, the job item last: a worker that finds a terminal entry under a job item that is not terminal does it again.
+
+use std::time::Duration;
+
+use longhaul_engine::append::ending as decide_ending;
+use longhaul_engine::claim::At;
+use longhaul_engine::ids::{Seq, SignalKey};
+use longhaul_engine::job::{Job, Progress, Totals};
+use longhaul_engine::journal::Ending;
+use longhaul_engine::{Journal, Timestamp, wait};
+
+use super::journaling::Appended;
+use super::{DriveError, Handled, Holding, Invocation};
+use crate::child::{ChildEnd, end_signal};
+use crate::outside::{self, OutsideError, fresh_nonce};
+use crate::store::{Continuation, JobRef, Store, StoreError, Write};
+
+impl<S: Store> Invocation<'_, S> {
+    /// Appends the terminal entry, deciding again when something from outside came first, and settles the rest.
+    pub(super) async fn end_job(
+        &self,
+        holding: &mut Holding,
+        journal: &mut Journal,
+        wanted: Ending,
+    ) -> Result<Handled, DriveError> {
+        loop {
+            let ending = decide_ending(journal, &wanted);
+            match self.append_once(holding, journal, vec![ending.clone().into_entry()]).await? {
+                Appended::Stands => return self.settle(holding, journal, ending).await,
+                Appended::Reconsider => {}
+                Appended::Stop(stop) => {
+                    tracing::info!(job = %holding.reference.job, "not ended by this session: {stop}");
+                    return Ok(Handled::Acknowledge);
+                }
+            }
+        }
+    }
+
+    /// Does what follows a terminal entry.
+    pub(super) async fn settle(
+        &self,
+        holding: &mut Holding,
+        journal: &mut Journal,
+        ending: Ending,
+    ) -> Result<Handled, DriveError> {
+        self.tell(holding, journal, &ending).await?;
+        loop {
+            let at = At::of(journal, self.clock.now());
+            let write = holding.held.finish(fresh_nonce(), &ending, &at);
+            match self.store.write_job(&holding.reference, &write).await? {
+                Write::Written { .. } => {
+                    tracing::info!(job = %holding.reference.job, status = write.progress.state.status().as_str(), "ended");
+                    return Ok(Handled::Acknowledge);
+                }
+                Write::Refused(found) => {
+                    if !self.look_again(holding, journal, &found).await? {
+                        return Ok(Handled::Acknowledge);
+                    }
+                    if journal.ending().is_none() {
+                        // A person has replayed it meanwhile.
+                        return self.release(holding, journal).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Settles a job whose journal was too much to read: its item and its dead letter, not its relatives.
+    pub(super) async fn settle_unread(
+        &self,
+        holding: &mut Holding,
+        tail: Seq,
+        ending: &Ending,
+    ) -> Result<Handled, DriveError> {
+        if let Ending::Failed { failure } = ending {
+            self.store.dead_letter(&self.as_job(holding, tail, Totals::default()), failure).await?;
+        }
+        self.tell_parent(holding, 0, ending).await?;
+        loop {
+            let at = At { tail, totals: Totals::default(), now: self.clock.now() };
+            let write = holding.held.finish(fresh_nonce(), ending, &at);
+            match self.store.write_job(&holding.reference, &write).await? {
+                Write::Written { .. } => return Ok(Handled::Acknowledge),
+                Write::Refused(found) if found.last_write == holding.held.last_write => {
+                    holding.held.wakes = found.wakes;
+                }
+                Write::Refused(_) => return Ok(Handled::Acknowledge),
+            }
+        }
+    }
+
+    /// Tells everyone who must know of the end: the dead-letter queue, the parent, the children left behind.
+    async fn tell(&self, holding: &Holding, journal: &Journal, ending: &Ending) -> Result<(), DriveError> {
+        if let Ending::Failed { failure } = ending {
+            let job = self.as_job(holding, journal.next(), *journal.totals());
+            self.store.dead_letter(&job, failure).await?;
+        }
+        self.tell_parent(holding, journal.replays(), ending).await?;
+        for child in journal.open_children() {
+            let reference = JobRef { tenant: holding.reference.tenant.clone(), job: child };
+            let by = format!("job:{}", holding.reference.job);
+            let Ok(key) = format!("parent-ended:{}", holding.reference.job).parse::<SignalKey>() else { continue };
+            let reason = Some("the job that waited for it has ended".to_owned());
+            known(outside::cancel(self.store, &reference, key, by, reason, self.clock.now()).await.map(|_| ()))?;
+        }
+        Ok(())
+    }
+
+    async fn tell_parent(&self, holding: &Holding, replays: u32, ending: &Ending) -> Result<(), DriveError> {
+        let Some(parent) = &holding.order.parent else { return Ok(()) };
+        let child = holding.reference.job;
+        let (Ok(signal), Ok(key)) = (end_signal(child), format!("child:{child}:{replays}").parse::<SignalKey>()) else {
+            return Ok(());
+        };
+        let reference = JobRef { tenant: holding.reference.tenant.clone(), job: parent.job };
+        let payload = serde_json::to_value(ChildEnd::from(ending)).unwrap_or_default();
+        let by = format!("job:{child}");
+        let told = outside::signal(self.store, &reference, signal, key, payload, by, self.clock.now()).await;
+        known(told.map(|_| ()))
+    }
+
+    /// The job item as the dead letter shows it.
+    fn as_job(&self, holding: &Holding, tail: Seq, totals: Totals) -> Job {
+        let now = self.clock.now();
+        let mut job = Job::accepted(holding.order.clone(), holding.held.last_write);
+        job.progress = Progress { epoch: holding.epoch(), tail, totals, updated_at: now, ..job.progress };
+        job
+    }
+
+    /// A refused write of the job item: false when another session holds the job; otherwise the wakes are up to date
+    /// and what was appended meanwhile is taken in.
+    pub(super) async fn look_again(
+        &self,
+        holding: &mut Holding,
+        journal: &mut Journal,
+        found: &Job,
+    ) -> Result<bool, DriveError> {
+        if found.last_write != holding.held.last_write {
+            tracing::info!(job = %holding.reference.job, "another session has claimed the job meanwhile");
+            return Ok(false);
+        }
+        holding.held.wakes = found.wakes;
+        for batch in self.store.journal(holding.reference.job, journal.next()).await? {
+            self.take_in(holding, journal, batch)?;
+        }
+        Ok(journal.last_claim().is_none_or(|claim| claim.epoch <= holding.epoch()))
+    }
+
+    /// Gives the job back so that another invocation goes on at once.
+    pub(super) async fn release(&self, holding: &mut Holding, journal: &Journal) -> Result<Handled, DriveError> {
+        let write = holding.held.release(fresh_nonce(), &At::of(journal, self.clock.now()));
+        if let Write::Written { .. } = self.store.write_job(&holding.reference, &write).await? {
+            self.store.send(&Continuation::job(holding.reference.clone()), Duration::ZERO).await?;
+        }
+        Ok(Handled::Acknowledge)
+    }
+
+    /// Gives the job back to wait. None: something came meanwhile and was taken in; look again.
+    pub(super) async fn release_to_wait(
+        &self,
+        holding: &mut Holding,
+        journal: &mut Journal,
+        until: Option<Timestamp>,
+    ) -> Result<Option<Handled>, DriveError> {
+        let now = self.clock.now();
+        let write = holding.held.wait(fresh_nonce(), until, &At::of(journal, now));
+        match self.store.write_job(&holding.reference, &write).await? {
+            Write::Written { .. } => {
+                if let Some(delay) = wait::come_back(now, until).message_delay {
+                    self.store.send(&Continuation::job(holding.reference.clone()), delay).await?;
+                }
+                Ok(Some(Handled::Acknowledge))
+            }
+            Write::Refused(found) => {
+                let mine = self.look_again(holding, journal, &found).await?;
+                Ok(if mine { None } else { Some(Handled::Acknowledge) })
+            }
+        }
+    }
+}
+
+/// A relative that is gone or has ended needs no telling.
+fn known(told: Result<(), OutsideError>) -> Result<(), DriveError> {
+    match told {
+        Ok(())
+        | Err(OutsideError::NoJob | OutsideError::Ended | OutsideError::NotReplayable | OutsideError::OtherRequest) => {
+            Ok(())
+        }
+        Err(OutsideError::Store(error)) => Err(DriveError::Store(error)),
+        Err(OutsideError::Journal(error)) => Err(DriveError::Store(StoreError::Corrupt {
+            what: "a relative's journal".to_owned(),
+            detail: error.to_string(),
+        })),
+    }
+}

@@ -1,0 +1,162 @@
+//! The drive loop: takes a continuation, claims its job, runs the agent over the journal, and gives the job back.
+//!
+//! Every decision is the engine's; this module carries it out against a [`Store`].
+
+mod claiming;
+mod ending;
+mod journaling;
+mod running;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use longhaul_engine::claim::{Held, Holder, holder};
+use longhaul_engine::ids::{Epoch, SessionId};
+use longhaul_engine::job::Order;
+use longhaul_engine::journal::FoldError;
+use longhaul_engine::{JobId, Timestamp, limits};
+
+use crate::clock::Clock;
+use crate::registry::Registry;
+use crate::store::{About, Continuation, JobRef, Store, StoreError};
+
+/// What became of a continuation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handled {
+    /// It is done with: acknowledge the message.
+    Acknowledge,
+    /// This invocation cannot do it; another may: leave the message to the queue.
+    GiveBack,
+}
+
+/// Why a job could not be driven on. The message goes back to the queue and another worker tries.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The journal.
+    #[error("the journal of job {job} cannot be read")]
+    Journal {
+        /// The job.
+        job: JobId,
+        /// What is wrong.
+        #[source]
+        source: FoldError,
+    },
+}
+
+/// One worker invocation: a session with its deadline and the jobs that it drives.
+pub struct Invocation<'a, S> {
+    store: &'a S,
+    registry: &'a Registry,
+    session: SessionId,
+    clock: Clock,
+    started: Timestamp,
+    deadline: Timestamp,
+    driving: RefCell<BTreeSet<JobRef>>,
+}
+
+/// A job that this invocation holds.
+pub(crate) struct Holding {
+    pub(crate) reference: JobRef,
+    /// The order as it was submitted; edits of replays come from the journal.
+    pub(crate) order: Order,
+    pub(crate) held: Held,
+    /// When the due time was last moved.
+    pub(crate) renewed_at: Timestamp,
+}
+
+impl Holding {
+    pub(crate) const fn epoch(&self) -> Epoch {
+        self.held.epoch
+    }
+}
+
+impl<'a, S: Store> Invocation<'a, S> {
+    /// An invocation that begins now and must end by `deadline`.
+    pub fn begin(store: &'a S, registry: &'a Registry, session: SessionId, clock: Clock, deadline: Timestamp) -> Self {
+        let started = clock.now();
+        Self { store, registry, session, clock, started, deadline, driving: RefCell::default() }
+    }
+
+    /// Does what a continuation asks.
+    ///
+    /// # Errors
+    /// When the store or a journal gives out; the message belongs back in the queue then.
+    pub async fn handle(&self, continuation: &Continuation) -> Result<Handled, DriveError> {
+        if continuation.v > limits::PROTOCOL_VERSION {
+            return Ok(Handled::GiveBack);
+        }
+        match &continuation.about {
+            About::Job(job) => self.drive(job).await,
+            About::Watchdog { session, jobs } => self.look_after(session, jobs).await,
+        }
+    }
+
+    /// A watchdog message: if its session is dead, its jobs go on here.
+    async fn look_after(&self, session: &SessionId, jobs: &[JobRef]) -> Result<Handled, DriveError> {
+        if *session == self.session {
+            return Ok(Handled::Acknowledge);
+        }
+        let beat_at = self.store.last_beat(session).await?;
+        match holder(beat_at, self.clock.now()) {
+            Holder::Alive => Ok(Handled::Acknowledge),
+            Holder::Dead | Holder::Unknown => {
+                // Each becomes a continuation of its own, so that they spread over workers.
+                for job in jobs {
+                    self.store.send(&Continuation::job(job.clone()), Duration::ZERO).await?;
+                }
+                Ok(Handled::Acknowledge)
+            }
+        }
+    }
+
+    /// Claims a job and drives it as far as this invocation can.
+    async fn drive(&self, job: &JobRef) -> Result<Handled, DriveError> {
+        // A second message for a job that this invocation has in hand: the claim decision would say the same, after a read.
+        if !self.driving.borrow_mut().insert(job.clone()) {
+            return Ok(Handled::Acknowledge);
+        }
+        let handled = self.claim_and_run(job).await;
+        self.driving.borrow_mut().remove(job);
+        handled
+    }
+
+    /// Writes the session's item. Before any claim: a lease of a session without an item counts as free.
+    ///
+    /// # Errors
+    /// When the item could not be written; nothing may be claimed then.
+    pub async fn announce(&self) -> Result<(), StoreError> {
+        self.store.beat(&self.session, self.clock.now()).await
+    }
+
+    /// Keeps the session alive and its watchdog armed, for as long as this is polled: it never returns. `batch` are
+    /// the jobs that the invocation was called for.
+    pub async fn keep_alive(&self, batch: Vec<JobRef>) -> ! {
+        let mut jobs = batch;
+        loop {
+            // The watchdog goes first, so that behind every heartbeat there is one that arrives after its silence.
+            if !jobs.is_empty() {
+                let delay = Duration::from_secs(limits::WATCHDOG_DELAY_SECONDS);
+                if let Err(error) = self.store.send(&Continuation::watchdog(self.session.clone(), jobs), delay).await {
+                    tracing::warn!(session = %self.session, error = %error, "the watchdog message was not sent");
+                }
+            }
+            if let Err(error) = self.announce().await {
+                tracing::warn!(session = %self.session, error = %error, "the heartbeat was not written");
+            }
+            self.clock.sleep(Duration::from_millis(limits::HEARTBEAT_INTERVAL_MS)).await;
+            jobs = self.driving.borrow().iter().cloned().collect();
+        }
+    }
+
+    /// Removes the session's item at the end of the invocation.
+    pub async fn end(&self) {
+        if let Err(error) = self.store.end_session(&self.session).await {
+            // It expires by itself; until then its leases, of which there are none, would look alive.
+            tracing::debug!(session = %self.session, error = %error, "the session's item was not removed");
+        }
+    }
+}

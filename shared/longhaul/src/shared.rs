@@ -1,0 +1,185 @@
+//! What an agent's contexts and the drive loop that polls the agent have in common, inside one invocation.
+//!
+//! A context never calls the store. It puts a request into this state and waits; the drive loop, which knows the
+//! store, appends what is asked, takes it into the journal and lets the context look again. So entries of branches that
+//! finish together go into one write, and an agent needs to know nothing of stores.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use longhaul_engine::job::{Mismatch, Order};
+use longhaul_engine::{Entry, Failure, Journal, StepKey, Timestamp};
+use tokio::sync::{Notify, oneshot};
+
+use crate::clock::Clock;
+
+/// Makes an entry out of the journal as it is, or nothing when there is nothing to write any more. Asked again after
+/// each conflict.
+pub(crate) type Decide = Box<dyn Fn(&Journal) -> Option<Entry>>;
+
+/// What a context asks of the drive loop.
+pub(crate) enum Request {
+    /// Append an entry.
+    Append {
+        /// What to append.
+        decide: Decide,
+        /// Whether it must have a batch of its own, since it competes with others for something in the journal.
+        alone: bool,
+        /// Told when it stands in the journal or is not needed any more.
+        done: oneshot::Sender<()>,
+    },
+    /// Submit a child job.
+    Submit {
+        /// Its order.
+        order: Box<Order>,
+        /// Told when it is stored; or why it cannot be.
+        done: oneshot::Sender<Result<(), Failure>>,
+    },
+}
+
+/// Why an operation cannot go on in this invocation, or not yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// It waits for a time, a signal or both.
+    Wait { until: Option<Timestamp> },
+    /// Its time limit does not fit before the deadline.
+    NoTime,
+}
+
+/// Why the agent must not go on at all.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Halt {
+    /// The journal does not match the code.
+    Mismatch(Mismatch),
+    /// The job ends, whatever the agent would make of it.
+    End(Failure),
+}
+
+/// The state itself.
+pub(crate) struct Shared {
+    pub(crate) order: Order,
+    pub(crate) clock: Clock,
+    /// When this invocation began, and when it ends.
+    pub(crate) started: Timestamp,
+    pub(crate) deadline: Timestamp,
+    pub(crate) journal: RefCell<Journal>,
+    pub(crate) requests: RefCell<VecDeque<Request>>,
+    rests: RefCell<BTreeMap<StepKey, Rest>>,
+    busy: Cell<usize>,
+    halt: RefCell<Option<Halt>>,
+    /// Tokens reserved by steps that are running.
+    pub(crate) reserved_tokens: Cell<u64>,
+    /// Told whenever the journal has grown.
+    pub(crate) grown: Notify,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        order: Order,
+        journal: Journal,
+        clock: Clock,
+        started: Timestamp,
+        deadline: Timestamp,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            order,
+            clock,
+            started,
+            deadline,
+            journal: RefCell::new(journal),
+            requests: RefCell::default(),
+            rests: RefCell::default(),
+            busy: Cell::new(0),
+            halt: RefCell::default(),
+            reserved_tokens: Cell::new(0),
+            grown: Notify::new(),
+        })
+    }
+
+    /// Marks an operation as running until the mark is dropped.
+    pub(crate) fn busy(self: &Rc<Self>) -> Busy {
+        self.busy.set(self.busy.get().saturating_add(1));
+        Busy(Rc::clone(self))
+    }
+
+    /// Whether nothing runs: no body, no request.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.busy.get() == 0
+    }
+
+    /// Appends what `decide` makes of the journal; returns when it stands there.
+    pub(crate) async fn append(self: &Rc<Self>, alone: bool, decide: Decide) {
+        let _busy = self.busy();
+        let (done, told) = oneshot::channel();
+        self.requests.borrow_mut().push_back(Request::Append { decide, alone, done });
+        if told.await.is_err() {
+            // The drive loop has stopped; it will drop this future, too.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Submits a child job; returns when it is stored.
+    pub(crate) async fn submit(self: &Rc<Self>, order: Order) -> Result<(), Failure> {
+        let _busy = self.busy();
+        let (done, told) = oneshot::channel();
+        self.requests.borrow_mut().push_back(Request::Submit { order: Box::new(order), done });
+        match told.await {
+            Ok(result) => result,
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Rests until the journal has grown, or until `until` has come. The drive loop may drop the agent meanwhile.
+    pub(crate) async fn rest(&self, key: &StepKey, until: Option<Timestamp>) {
+        self.rests.borrow_mut().insert(key.clone(), Rest::Wait { until });
+        let grown = self.grown.notified();
+        match until {
+            Some(until) => tokio::select! {
+                () = grown => {}
+                () = self.clock.sleep_until(until) => {}
+            },
+            None => grown.await,
+        }
+        self.rests.borrow_mut().remove(key);
+    }
+
+    /// Rests for good: the step starts in the next invocation.
+    pub(crate) async fn rest_without_time(&self, key: &StepKey) -> ! {
+        self.rests.borrow_mut().insert(key.clone(), Rest::NoTime);
+        std::future::pending().await
+    }
+
+    /// Halts the agent for good.
+    pub(crate) async fn halt(&self, halt: Halt) -> ! {
+        // The first reason stands: later ones may only be its consequences.
+        self.halt.borrow_mut().get_or_insert(halt);
+        std::future::pending().await
+    }
+
+    /// Why the agent was halted, if it was.
+    pub(crate) fn halted(&self) -> Option<Halt> {
+        self.halt.borrow().clone()
+    }
+
+    /// What the operations that rest are resting for.
+    pub(crate) fn rests(&self) -> Vec<Rest> {
+        self.rests.borrow().values().copied().collect()
+    }
+
+    /// The time limit of a step that asks for `asked`: never more than a fresh invocation could give it.
+    pub(crate) fn time_limit(&self, asked: Duration) -> Duration {
+        let reserve = Duration::from_millis(2 * longhaul_engine::limits::DEADLINE_RESERVE_MS);
+        asked.min(self.started.until(self.deadline).saturating_sub(reserve))
+    }
+}
+
+/// The mark of a running operation.
+pub(crate) struct Busy(Rc<Shared>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.set(self.0.busy.get().saturating_sub(1));
+    }
+}

@@ -1,0 +1,277 @@
+//! Steps and effects: work whose outcome is recorded.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use longhaul_engine::entry::StepId;
+use longhaul_engine::job::Usage;
+use longhaul_engine::journal::StepState;
+use longhaul_engine::retry::{AfterFailure, RetryPolicy, after_failure};
+use longhaul_engine::{Entry, ErrorClass, Failure, JobId, StepKey, StepKind, Timestamp, budget, limits, wait};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::ctx::{Ctx, from_json, recorded, to_json};
+use crate::error::{Error, Result, StepError};
+use crate::shared::{Halt, Shared};
+
+/// The stable key of a side effect, the same at every attempt and replay: job id and step key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct EffectKey {
+    job: JobId,
+    step: StepKey,
+}
+
+impl fmt::Display for EffectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.job, self.step)
+    }
+}
+
+/// How a step is run.
+pub(crate) struct StepOptions<T> {
+    retry: RetryPolicy,
+    time_limit: Duration,
+    reserve_tokens: u64,
+    usage: fn(&T) -> Usage,
+}
+
+impl<T> Default for StepOptions<T> {
+    fn default() -> Self {
+        Self {
+            retry: RetryPolicy::default(),
+            time_limit: Duration::from_millis(limits::STEP_TIME_LIMIT_DEFAULT_MS),
+            reserve_tokens: 0,
+            usage: |_| Usage::default(),
+        }
+    }
+}
+
+macro_rules! options {
+    () => {
+        /// How often and at what distance it is tried.
+        #[must_use]
+        pub fn retry(mut self, policy: RetryPolicy) -> Self {
+            self.options.retry = policy;
+            self
+        }
+
+        /// How long an attempt may take. It starts only in an invocation that has this much time left.
+        #[must_use]
+        pub fn time_limit(mut self, limit: Duration) -> Self {
+            self.options.time_limit = limit;
+            self
+        }
+
+        /// What it may use and what it used: `reserve` tokens are held back from the job's budget while it runs, and
+        /// `usage` reads from the result what they came to.
+        #[must_use]
+        pub fn metered(mut self, reserve: u64, usage: fn(&T) -> Usage) -> Self {
+            self.options.reserve_tokens = reserve;
+            self.options.usage = usage;
+            self
+        }
+    };
+}
+
+/// A step about to run; await it.
+#[must_use = "a step runs when it is awaited"]
+pub struct Step<'a, T, F> {
+    pub(crate) ctx: &'a mut Ctx,
+    pub(crate) id: StepId,
+    pub(crate) body: F,
+    pub(crate) options: StepOptions<T>,
+}
+
+impl<T, F> Step<'_, T, F> {
+    options!();
+}
+
+impl<'a, T, F> IntoFuture for Step<'a, T, F>
+where
+    F: AsyncFn() -> Result<T, StepError> + 'a,
+    T: Serialize + DeserializeOwned + 'a,
+{
+    type Output = Result<T>;
+    type IntoFuture = LocalBoxFuture<'a, Result<T>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { ctx, id, body, options } = self;
+        async move { run(&ctx.shared, id, &options, async || body().await).await }.boxed_local()
+    }
+}
+
+/// A side effect about to run; await it.
+#[must_use = "an effect runs when it is awaited"]
+pub struct Effect<'a, T, F> {
+    pub(crate) ctx: &'a mut Ctx,
+    pub(crate) id: StepId,
+    pub(crate) body: F,
+    pub(crate) options: StepOptions<T>,
+}
+
+impl<T, F> Effect<'_, T, F> {
+    options!();
+
+    /// Never starts it a second time, for another side that knows no keys. Cut off by a crash, its outcome is a
+    /// failure of class `interrupted`: whether it took effect is not known, and the agent decides what then.
+    #[must_use]
+    pub fn at_most_once(mut self) -> Self {
+        self.id.kind = StepKind::EffectOnce;
+        self.options.retry = RetryPolicy::never();
+        self
+    }
+}
+
+impl<'a, T, F> IntoFuture for Effect<'a, T, F>
+where
+    F: AsyncFn(EffectKey) -> Result<T, StepError> + 'a,
+    T: Serialize + DeserializeOwned + 'a,
+{
+    type Output = Result<T>;
+    type IntoFuture = LocalBoxFuture<'a, Result<T>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { ctx, id, body, options } = self;
+        let key = EffectKey { job: ctx.job_id(), step: id.key.clone() };
+        async move { run(&ctx.shared, id, &options, async || body(key.clone()).await).await }.boxed_local()
+    }
+}
+
+/// Runs a step to its outcome, over as many attempts and invocations as that takes.
+async fn run<T, F>(shared: &Rc<Shared>, id: StepId, options: &StepOptions<T>, body: F) -> Result<T>
+where
+    F: AsyncFn() -> Result<T, StepError>,
+    T: Serialize + DeserializeOwned,
+{
+    loop {
+        let attempt = match recorded(shared, &id).await.map(|record| record.state) {
+            Some(StepState::Completed { output }) => return from_json(&id, &output),
+            Some(StepState::Failed { failure }) => return Err(Error::Step(failure)),
+            Some(StepState::Retrying { attempt, retry_at }) => {
+                if shared.clock.now() < retry_at {
+                    shared.rest(&id.key, Some(retry_at)).await;
+                    continue;
+                }
+                attempt.saturating_add(1)
+            }
+            Some(StepState::Started) => {
+                interrupted(shared, &id).await;
+                continue;
+            }
+            // A step has no such record: `recorded` has compared the kinds.
+            Some(StepState::Waiting { .. } | StepState::WaitEnded { .. } | StepState::Emitted) | None => 1,
+        };
+        attempt_once(shared, &id, options, &body, attempt).await?;
+    }
+}
+
+/// An at-most-once step that a crash cut off: its outcome says so.
+async fn interrupted(shared: &Rc<Shared>, id: &StepId) {
+    let mut failure = Failure::new(
+        ErrorClass::Interrupted,
+        format!("the effect \"{}\" was cut off by a crash; whether it took effect is not known", id.name),
+    );
+    failure.step = Some(id.key.clone());
+    let started_at = shared.clock.now();
+    let entry = Entry::StepFailed { id: id.clone(), attempt: 1, started_at, failure };
+    shared.append(false, Box::new(move |_| Some(entry.clone()))).await;
+}
+
+/// Makes one attempt and records what came of it.
+async fn attempt_once<T, F>(
+    shared: &Rc<Shared>,
+    id: &StepId,
+    options: &StepOptions<T>,
+    body: &F,
+    attempt: u32,
+) -> Result<()>
+where
+    F: AsyncFn() -> Result<T, StepError>,
+    T: Serialize,
+{
+    let started_at = shared.clock.now();
+    let time_limit = shared.time_limit(options.time_limit);
+    if !wait::fits(started_at, time_limit, shared.deadline) {
+        shared.rest_without_time(&id.key).await;
+    }
+    let _reserved = reserve(shared, options.reserve_tokens, started_at).await;
+    let _busy = shared.busy();
+    if id.kind == StepKind::EffectOnce {
+        let entry = Entry::StepStarted { id: id.clone() };
+        shared.append(false, Box::new(move |_| Some(entry.clone()))).await;
+    }
+    let result = match tokio::time::timeout(time_limit, body()).await {
+        Ok(result) => result,
+        Err(_) => Err(StepError::new(
+            ErrorClass::Timeout,
+            format!("{} \"{}\" took longer than {} ms", id.kind.as_str(), id.name, time_limit.as_millis()),
+        )),
+    };
+    let entry = match result {
+        Ok(value) => {
+            let usage = (options.usage)(&value);
+            completed(id, attempt, started_at, to_json(id, &value)?, usage)
+        }
+        Err(error) => failed(shared, id, &options.retry, attempt, started_at, error),
+    };
+    shared.append(false, Box::new(move |_| Some(entry.clone()))).await;
+    Ok(())
+}
+
+fn completed(id: &StepId, attempt: u32, started_at: Timestamp, output: Value, usage: Usage) -> Entry {
+    Entry::StepCompleted { id: id.clone(), attempt, started_at, output, usage }
+}
+
+fn failed(
+    shared: &Shared,
+    id: &StepId,
+    policy: &RetryPolicy,
+    attempt: u32,
+    started_at: Timestamp,
+    error: StepError,
+) -> Entry {
+    let StepError { mut failure, retry_after } = error;
+    failure.step = Some(id.key.clone());
+    let now = shared.clock.now();
+    let next = after_failure(policy, shared.order.id, &id.key, attempt, failure.class, retry_after, now);
+    let id = id.clone();
+    match next {
+        AfterFailure::Retry { at } => Entry::AttemptFailed { id, attempt, started_at, failure, retry_at: at },
+        AfterFailure::GiveUp => Entry::StepFailed { id, attempt, started_at, failure },
+    }
+}
+
+/// Holds tokens back from the job's budget until dropped.
+struct Reserved(Rc<Shared>, u64);
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.0.reserved_tokens.set(self.0.reserved_tokens.get().saturating_sub(self.1));
+    }
+}
+
+/// Reserves what a step may need. Does not return when the budget has no room: the job ends with what it has.
+async fn reserve(shared: &Rc<Shared>, tokens: u64, now: Timestamp) -> Reserved {
+    let others = shared.reserved_tokens.get();
+    let wanted = others.saturating_add(tokens);
+    let checked = {
+        let journal = shared.journal.borrow();
+        budget::check(&shared.order.budget, journal.totals(), wanted, shared.order.submitted_at, now)
+    };
+    match checked {
+        Ok(()) => {
+            shared.reserved_tokens.set(wanted);
+            Reserved(Rc::clone(shared), tokens)
+        }
+        Err(exhausted) => {
+            let message = format!("{exhausted}; replay the job with a larger budget to go on");
+            shared.halt(Halt::End(Failure::new(ErrorClass::Budget, message))).await
+        }
+    }
+}
