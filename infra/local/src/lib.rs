@@ -1,3 +1,4 @@
 //! The embedded stack: everything of AWS that Longhaul needs, on 127.0.0.1, in one process and its child processes.
 
 pub mod lambda;
+pub mod stores;
