@@ -55,14 +55,12 @@ impl<T> Default for StepOptions<T> {
 macro_rules! options {
     () => {
         /// How often and at what distance it is tried.
-        #[must_use]
         pub fn retry(mut self, policy: RetryPolicy) -> Self {
             self.options.retry = policy;
             self
         }
 
         /// How long an attempt may take. It starts only in an invocation that has this much time left.
-        #[must_use]
         pub fn time_limit(mut self, limit: Duration) -> Self {
             self.options.time_limit = limit;
             self
@@ -70,7 +68,6 @@ macro_rules! options {
 
         /// What it may use and what it used: `reserve` tokens are held back from the job's budget while it runs, and
         /// `usage` reads from the result what they came to.
-        #[must_use]
         pub fn metered(mut self, reserve: u64, usage: fn(&T) -> Usage) -> Self {
             self.options.reserve_tokens = reserve;
             self.options.usage = usage;
@@ -120,7 +117,6 @@ impl<T, F> Effect<'_, T, F> {
 
     /// Never starts it a second time, for another side that knows no keys. Cut off by a crash, its outcome is a
     /// failure of class `interrupted`: whether it took effect is not known, and the agent decides what then.
-    #[must_use]
     pub fn at_most_once(mut self) -> Self {
         self.id.kind = StepKind::EffectOnce;
         self.options.retry = RetryPolicy::never();

@@ -61,7 +61,7 @@ impl<S: Store> Invocation<'_, S> {
                     }
                     if journal.ending().is_none() {
                         // A person has replayed it meanwhile.
-                        return self.release(holding, journal).await;
+                        return self.release(holding, &At::of(journal, self.clock.now())).await;
                     }
                 }
             }
@@ -150,8 +150,8 @@ impl<S: Store> Invocation<'_, S> {
     }
 
     /// Gives the job back so that another invocation goes on at once.
-    pub(super) async fn release(&self, holding: &mut Holding, journal: &Journal) -> Result<Handled, DriveError> {
-        let write = holding.held.release(fresh_nonce(), &At::of(journal, self.clock.now()));
+    pub(super) async fn release(&self, holding: &Holding, at: &At) -> Result<Handled, DriveError> {
+        let write = holding.held.release(fresh_nonce(), at);
         if let Write::Written { .. } = self.store.write_job(&holding.reference, &write).await? {
             self.store.send(&Continuation::job(holding.reference.clone()), Duration::ZERO).await?;
         }

@@ -1,5 +1,6 @@
 //! Runs the agent over its journal: polls it, appends what it asks for, watches for cancels, and stops when it rests.
 
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
@@ -120,7 +121,7 @@ impl<S: Store> Invocation<'_, S> {
                 recorded: format!("agent {}", order.agent),
                 attempted: "a worker that has no such agent version".to_owned(),
             };
-            return self.block(holding, &journal, mismatch).await;
+            return self.block(holding, &At::of(&journal, self.clock.now()), mismatch).await;
         };
         let input = order.input.clone();
         let shared = Shared::new(order, journal, self.clock, self.started, self.deadline);
@@ -131,7 +132,10 @@ impl<S: Store> Invocation<'_, S> {
                 Polled::Requested => self.serve(holding, &shared, &mut agent).await?,
                 Polled::Resting => self.rest(holding, &shared).await?,
                 Polled::Quiet => self.peek(holding, &shared).await?,
-                Polled::OutOfTime => Verdict::Done(self.release(holding, &shared.journal.take()).await?),
+                Polled::OutOfTime => {
+                    let at = self.at(&shared.journal);
+                    Verdict::Done(self.release(holding, &at).await?)
+                }
             };
             match verdict {
                 Verdict::GoOn => {}
@@ -146,6 +150,10 @@ impl<S: Store> Invocation<'_, S> {
         // Dropping the agent closes whatever call it had in flight.
         drop(agent);
         self.end_job(holding, &mut shared.journal.take(), ending).await
+    }
+
+    fn at(&self, journal: &RefCell<Journal>) -> At {
+        At::of(&journal.borrow(), self.clock.now())
     }
 
     async fn poll(&self, shared: &Shared, agent: &mut Agent) -> Polled {
@@ -217,7 +225,8 @@ impl<S: Store> Invocation<'_, S> {
     async fn rest(&self, holding: &mut Holding, shared: &Rc<Shared>) -> Result<Verdict, DriveError> {
         match shared.halted() {
             Some(Halt::Mismatch(mismatch)) => {
-                return Ok(Verdict::Done(self.block(holding, &shared.journal.borrow(), mismatch).await?));
+                let at = self.at(&shared.journal);
+                return Ok(Verdict::Done(self.block(holding, &at, mismatch).await?));
             }
             Some(Halt::End(failure)) => return Ok(Verdict::End(Ending::Failed { failure })),
             None => {}
@@ -226,7 +235,8 @@ impl<S: Store> Invocation<'_, S> {
         for rest in shared.rests() {
             match rest {
                 Rest::NoTime => {
-                    return Ok(Verdict::Done(self.release(holding, &shared.journal.borrow()).await?));
+                    let at = self.at(&shared.journal);
+                    return Ok(Verdict::Done(self.release(holding, &at).await?));
                 }
                 Rest::Wait { until: None } => {}
                 Rest::Wait { until: Some(time) } => until = Some(until.map_or(time, |earliest| earliest.min(time))),
@@ -259,7 +269,7 @@ impl<S: Store> Invocation<'_, S> {
         }
         let now = self.clock.now();
         if now.since(holding.renewed_at) >= Duration::from_millis(limits::LEASE_RENEWAL_INTERVAL_MS) {
-            let write = holding.held.renew(fresh_nonce(), &At::of(&shared.journal.borrow(), now));
+            let write = holding.held.renew(fresh_nonce(), &self.at(&shared.journal));
             if let Write::Written { .. } = self.store.write_job(&holding.reference, &write).await? {
                 holding.held.last_write = write.nonce;
             }
@@ -269,13 +279,13 @@ impl<S: Store> Invocation<'_, S> {
     }
 
     /// The journal does not match the code: nothing is executed, people are told, the job goes on after a fix.
-    async fn block(&self, holding: &Holding, journal: &Journal, mismatch: Mismatch) -> Result<Handled, DriveError> {
+    async fn block(&self, holding: &Holding, at: &At, mismatch: Mismatch) -> Result<Handled, DriveError> {
         tracing::error!(
             job = %holding.reference.job, agent = %holding.order.agent,
             recorded = %mismatch.recorded, attempted = %mismatch.attempted,
             "BLOCKED: the journal does not match the code; roll back or register the version that wrote it"
         );
-        let write = holding.held.block(fresh_nonce(), mismatch, &At::of(journal, self.clock.now()));
+        let write = holding.held.block(fresh_nonce(), mismatch, at);
         self.store.write_job(&holding.reference, &write).await?;
         Ok(Handled::Acknowledge)
     }
