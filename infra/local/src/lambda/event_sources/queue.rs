@@ -1,0 +1,300 @@
+//! SQS → function: polls a queue, invokes with batches, deletes what is done and gives back what failed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::failures::{Verdict, judge};
+use super::{Mapping, queue_event};
+use crate::lambda::functions::{Function, InvokeError};
+use crate::lambda::runtime_api::PAYLOAD_MAX_BYTES;
+use crate::stores::sqs::{QueueName, ReceiptHandle, ReceivedMessage, Sqs, SqsError};
+
+/// Largest batch of a standard queue.
+const BATCH_MAX: usize = 10_000;
+
+/// Largest batch without a window; more cannot come from one receive.
+const BATCH_MAX_WITHOUT_WINDOW: usize = 10;
+
+/// Longest batching window.
+const WINDOW_MAX: Duration = Duration::from_secs(300);
+
+/// Bounds of the number of batches at once (`ScalingConfig.MaximumConcurrency`).
+const CONCURRENCY: std::ops::RangeInclusive<usize> = 2..=1000;
+
+/// How long one poll waits for a message (SQS's own maximum).
+const POLL: Duration = Duration::from_secs(20);
+
+/// How long the poller rests after the queue could not be read.
+const REST: Duration = Duration::from_secs(1);
+
+/// First and longest time that a failed message waits under [`Redelivery::Prompt`]: soon enough that a person
+/// watching sees it go on, and slow enough that a message which always fails does not keep a core busy.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+const RETRY_LONGEST: Duration = Duration::from_secs(1);
+
+/// Room that an event needs besides its records, in bytes.
+const ENVELOPE_BYTES: usize = 64;
+
+/// When failed messages come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redelivery {
+    /// As on AWS: a failed message stays invisible until its visibility timeout ends, whatever made it fail.
+    Lifelike,
+    /// As suits a person who watches: at once when the function's process died, and within a second otherwise.
+    Prompt,
+}
+
+/// An event source mapping from a queue to a function.
+#[derive(Clone, Debug)]
+pub struct QueueMapping {
+    /// The queues.
+    pub sqs: Sqs,
+    /// The queue that is polled.
+    pub queue: QueueName,
+    /// The function that is invoked.
+    pub function: Function,
+    /// Most messages of a batch: 1 to 10,000; over 10 needs a window of a second at least.
+    pub batch_size: usize,
+    /// How long a batch is gathered, up to 5 min. Zero: the function is invoked at once with what is there.
+    pub window: Duration,
+    /// Most batches at once: 2 to 1,000.
+    pub max_concurrency: usize,
+    /// Whether the function's answer tells which items failed (`ReportBatchItemFailures`). Without it, any answer
+    /// means success of the whole batch.
+    pub report_batch_item_failures: bool,
+    /// When failed messages come back.
+    pub redelivery: Redelivery,
+}
+
+/// Why a mapping is refused; AWS refuses the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QueueMappingError {
+    /// The batch size is outside 1 to 10,000.
+    #[error("a batch has 1 to {BATCH_MAX} messages, not {0}")]
+    BatchSize(usize),
+    /// The batch size is over 10, and there is no window.
+    #[error("a batch of more than {BATCH_MAX_WITHOUT_WINDOW} messages needs a window of at least 1 s")]
+    WindowMissing,
+    /// The window is too long.
+    #[error("a batch is gathered for at most {WINDOW_MAX:?}, not {0:?}")]
+    Window(Duration),
+    /// The concurrency is outside 2 to 1,000.
+    #[error("the maximum concurrency is 2 to 1000, not {0}")]
+    Concurrency(usize),
+}
+
+impl QueueMapping {
+    /// Starts polling.
+    ///
+    /// # Errors
+    /// When a setting is one that AWS refuses.
+    pub fn start(self) -> Result<Mapping, QueueMappingError> {
+        if !(1..=BATCH_MAX).contains(&self.batch_size) {
+            return Err(QueueMappingError::BatchSize(self.batch_size));
+        }
+        if self.batch_size > BATCH_MAX_WITHOUT_WINDOW && self.window < Duration::from_secs(1) {
+            return Err(QueueMappingError::WindowMissing);
+        }
+        if self.window > WINDOW_MAX {
+            return Err(QueueMappingError::Window(self.window));
+        }
+        if !CONCURRENCY.contains(&self.max_concurrency) {
+            return Err(QueueMappingError::Concurrency(self.max_concurrency));
+        }
+        Ok(Mapping::start(|stop| poll(Arc::new(self), stop)))
+    }
+
+    /// Receives one batch; empty when nothing came.
+    async fn gather(&self) -> Result<Vec<ReceivedMessage>, SqsError> {
+        let mut batch = self.receive(self.batch_size, POLL).await?;
+        let until = Instant::now() + self.window;
+        while !batch.is_empty() && batch.len() < self.batch_size && Instant::now() < until {
+            let room = self.batch_size.saturating_sub(batch.len());
+            batch.extend(self.receive(room, until.saturating_duration_since(Instant::now())).await?);
+        }
+        Ok(batch)
+    }
+
+    async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<ReceivedMessage>, SqsError> {
+        self.sqs.receive(&self.queue, max, wait, None).await
+    }
+
+    /// Invokes the function for a batch, in several invocations when one event cannot hold it.
+    async fn work(&self, batch: Vec<ReceivedMessage>) {
+        for (messages, event) in self.pack(batch) {
+            let failed = self.invoke(&messages, event).await;
+            let receipts = |failed_ones: bool| -> Vec<ReceiptHandle> {
+                let wanted = messages.iter().enumerate().filter(|(at, _)| failed.contains(*at) == failed_ones);
+                wanted.map(|(_, message)| message.receipt.clone()).collect()
+            };
+            let done = receipts(false);
+            if !done.is_empty()
+                && let Err(error) = self.sqs.delete(&self.queue, &done).await
+            {
+                // They come again, which every function of a queue has to stand.
+                tracing::warn!(queue = %self.queue, %error, "finished messages were not deleted");
+            }
+            self.give_back(&messages, &receipts(true), &failed).await;
+        }
+    }
+
+    /// Splits a batch so that each event fits into an invocation.
+    fn pack(&self, batch: Vec<ReceivedMessage>) -> Vec<(Vec<ReceivedMessage>, String)> {
+        let arn = self.sqs.queue_arn(&self.queue);
+        let mut packs: Vec<(Vec<ReceivedMessage>, Vec<String>, usize)> = Vec::new();
+        for message in batch {
+            let record = match queue_event::record(&message, &arn, self.function.region()) {
+                Ok(record) => record,
+                Err(error) => {
+                    // It stays invisible and ends in the dead-letter queue, where a person finds it.
+                    tracing::error!(%error, message_id = message.message_id, "a message cannot be put into an event");
+                    continue;
+                }
+            };
+            let bytes = record.len().saturating_add(1);
+            match packs.last_mut() {
+                Some((messages, records, size)) if *size + bytes <= PAYLOAD_MAX_BYTES - ENVELOPE_BYTES => {
+                    messages.push(message);
+                    records.push(record);
+                    *size += bytes;
+                }
+                Some(_) | None => packs.push((vec![message], vec![record], bytes)),
+            }
+        }
+        let event = |records: &[String]| queue_event::event(records.iter().map(String::as_str));
+        packs.into_iter().map(|(messages, records, _)| (messages, event(&records))).collect()
+    }
+
+    async fn invoke(&self, messages: &[ReceivedMessage], event: String) -> Failed {
+        match self.function.invoke(event, trace_of(messages)).await {
+            Ok(answer) if self.report_batch_item_failures => {
+                let identifiers: Vec<_> = messages.iter().map(|message| message.message_id.as_str()).collect();
+                match judge(&answer, &identifiers) {
+                    Verdict::Items(items) => Failed::Items(items),
+                    Verdict::Whole(malformed) => {
+                        tracing::warn!(function = self.function.name(), %malformed,
+                            "a report of failed items is malformed, so its whole batch counts as failed");
+                        Failed::All { at_once: false }
+                    }
+                }
+            }
+            Ok(_) => Failed::Items(Vec::new()),
+            Err(error) => {
+                tracing::warn!(function = self.function.name(), %error, messages = messages.len(), "a batch failed");
+                // A stack that goes down kills its processes; what they held is free again at once.
+                let at_once = error.process_died() || matches!(error, InvokeError::Stopped);
+                Failed::All { at_once }
+            }
+        }
+    }
+
+    /// Makes failed messages visible again when they should not wait for their visibility timeout.
+    async fn give_back(&self, messages: &[ReceivedMessage], receipts: &[ReceiptHandle], failed: &Failed) {
+        if receipts.is_empty() || self.redelivery == Redelivery::Lifelike {
+            return;
+        }
+        let wait = match failed {
+            Failed::All { at_once: true } => Duration::ZERO,
+            Failed::All { at_once: false } | Failed::Items(_) => {
+                let received = messages.iter().map(|message| message.receive_count).min().unwrap_or(1);
+                retry_after(received)
+            }
+        };
+        if let Err(error) = self.sqs.change_visibility(&self.queue, receipts, wait).await {
+            // They come back anyway when their visibility timeout ends.
+            tracing::warn!(queue = %self.queue, %error, "failed messages were not given back early");
+        }
+    }
+}
+
+/// Which messages of a batch failed.
+#[derive(Debug)]
+enum Failed {
+    Items(Vec<usize>),
+    All {
+        /// Whether they can come back at once, because nothing works on them any more.
+        at_once: bool,
+    },
+}
+
+impl Failed {
+    fn contains(&self, position: usize) -> bool {
+        match self {
+            Self::Items(items) => items.contains(&position),
+            Self::All { .. } => true,
+        }
+    }
+}
+
+/// How long a message waits that was received this often and failed.
+fn retry_after(received: u32) -> Duration {
+    let doublings = received.saturating_sub(1).min(8);
+    RETRY_FIRST.saturating_mul(1 << doublings).min(RETRY_LONGEST)
+}
+
+/// The trace that all messages of a batch are in; nothing when they are in several.
+fn trace_of(messages: &[ReceivedMessage]) -> Option<String> {
+    let (first, others) = messages.split_first()?;
+    let trace = first.trace_header.as_ref()?;
+    others.iter().all(|other| other.trace_header.as_ref() == Some(trace)).then(|| trace.clone())
+}
+
+async fn poll(mapping: Arc<QueueMapping>, stop: CancellationToken) {
+    let turns = Arc::new(Semaphore::new(mapping.max_concurrency));
+    let mut under_way = JoinSet::new();
+    while let Some((turn, batch)) = next(&mapping, &turns, &stop).await {
+        while under_way.try_join_next().is_some() {}
+        let mapping = Arc::clone(&mapping);
+        under_way.spawn(async move {
+            mapping.work(batch).await;
+            drop(turn);
+        });
+    }
+    // Without the handle that is waiting for it this goes on all the same: a dropped set would abort its tasks, and
+    // finished messages would come back.
+    while under_way.join_next().await.is_some() {}
+}
+
+/// The next batch and the right to work on it; nothing when the mapping is to stop.
+async fn next(
+    mapping: &QueueMapping,
+    turns: &Arc<Semaphore>,
+    stop: &CancellationToken,
+) -> Option<(OwnedSemaphorePermit, Vec<ReceivedMessage>)> {
+    let polling = async {
+        let turn = Arc::clone(turns).acquire_owned().await.ok()?;
+        loop {
+            match mapping.gather().await {
+                Ok(batch) if batch.is_empty() => {}
+                Ok(batch) => return Some((turn, batch)),
+                Err(SqsError::Stopped) => return None,
+                Err(error) => {
+                    tracing::warn!(queue = %mapping.queue, %error, "a queue could not be polled");
+                    tokio::time::sleep(REST).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => None,
+        batch = polling => batch,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_messages_wait_a_little_longer_each_time() {
+        for (received, ms) in [(0, 100), (1, 100), (2, 200), (3, 400), (4, 800), (5, 1000), (1_000_000, 1000)] {
+            assert_eq!(retry_after(received), Duration::from_millis(ms), "{received}");
+        }
+    }
+}
