@@ -1,1 +1,20 @@
-//! To be filled.
+//! Longhaul on AWS: DynamoDB, SQS, S3 and the WebSocket gateway behind the engine's own words.
+//!
+//! This is the only crate that names the AWS SDKs, so that nothing else has to change with them. [`AwsStore`] is the
+//! [`Store`](longhaul::store::Store) of the real system; the embedded stack runs the same code against servers on
+//! the loopback.
+
+pub mod claim_check;
+pub mod clients;
+pub mod config;
+pub mod connections;
+mod connector;
+pub mod counts;
+pub mod dynamo;
+pub mod push;
+pub mod sqs;
+pub mod telemetry;
+
+pub use clients::Clients;
+pub use config::{Config, ConfigError};
+pub use dynamo::AwsStore;

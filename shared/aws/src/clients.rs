@@ -1,0 +1,148 @@
+//! The SDK clients: one of each in a process, made when first used, over one shared HTTP client.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
+
+use crate::config::{AccessKey, Aws, Config};
+use crate::connector::SharedConnections;
+use crate::counts::CallCounts;
+
+/// Tries of one call, the first included. A conditional write knows its own echo, so that repeating it is safe.
+const TRIES_MAX: u32 = 4;
+/// Wait before the second try, at the most; it doubles. DynamoDB answers in milliseconds, so a second would be long.
+const RETRY_WAIT_FIRST_MS: u64 = 50;
+/// The longest wait between tries.
+const RETRY_WAIT_MAX_MS: u64 = 1_000;
+/// Time to reach a server of the same region.
+const CONNECT_SECONDS_MAX: u64 = 2;
+/// Time for one try: fifty times what a slow DynamoDB write takes, so that a lost packet costs no more than this.
+const TRY_SECONDS_MAX: u64 = 3;
+/// Time for a call with all its tries: below the silence after which a session counts as dead.
+const CALL_SECONDS_MAX: u64 = 10;
+/// Time for one try of a transfer from or to S3: the largest payload on a slow link.
+const TRANSFER_TRY_SECONDS_MAX: u64 = 15;
+/// Time for a transfer with all its tries.
+const TRANSFER_SECONDS_MAX: u64 = 45;
+
+/// The clients of one process.
+#[derive(Debug)]
+pub struct Clients {
+    aws: Aws,
+    shared: SdkConfig,
+    counts: CallCounts,
+    dynamodb: OnceLock<aws_sdk_dynamodb::Client>,
+    sqs: OnceLock<aws_sdk_sqs::Client>,
+    s3: OnceLock<aws_sdk_s3::Client>,
+}
+
+impl Clients {
+    /// Prepares the clients. With a region and credentials in the environment, as on Lambda, this does no input or
+    /// output; otherwise the SDK's own search is made.
+    pub async fn load(config: &Config) -> Self {
+        let aws = config.aws.clone();
+        let shared = match (&aws.region, &aws.access_key) {
+            (Some(region), Some(key)) => SdkConfig::builder()
+                .behavior_version(BehaviorVersion::latest())
+                .region(Region::new(region.clone()))
+                .credentials_provider(SharedCredentialsProvider::new(credentials(key)))
+                .http_client(SharedConnections::default())
+                .retry_config(retries())
+                .timeout_config(timeouts(TRY_SECONDS_MAX, CALL_SECONDS_MAX))
+                .build(),
+            (Some(_) | None, _) => {
+                let mut loader = aws_config::defaults(BehaviorVersion::latest())
+                    .http_client(SharedConnections::default())
+                    .retry_config(retries())
+                    .timeout_config(timeouts(TRY_SECONDS_MAX, CALL_SECONDS_MAX));
+                if let Some(region) = &aws.region {
+                    loader = loader.region(Region::new(region.clone()));
+                }
+                Box::pin(loader.load()).await
+            }
+        };
+        Self {
+            aws,
+            shared,
+            counts: CallCounts::default(),
+            dynamodb: OnceLock::new(),
+            sqs: OnceLock::new(),
+            s3: OnceLock::new(),
+        }
+    }
+
+    /// How many calls were made.
+    #[must_use]
+    pub const fn counts(&self) -> &CallCounts {
+        &self.counts
+    }
+
+    pub(crate) fn dynamodb(&self) -> &aws_sdk_dynamodb::Client {
+        self.dynamodb.get_or_init(|| {
+            let mut config = aws_sdk_dynamodb::config::Builder::from(&self.shared).interceptor(self.counts.clone());
+            config.set_endpoint_url(self.aws.dynamodb_url.clone());
+            aws_sdk_dynamodb::Client::from_conf(config.build())
+        })
+    }
+
+    pub(crate) fn sqs(&self) -> &aws_sdk_sqs::Client {
+        self.sqs.get_or_init(|| {
+            let mut config = aws_sdk_sqs::config::Builder::from(&self.shared).interceptor(self.counts.clone());
+            config.set_endpoint_url(self.aws.sqs_url.clone());
+            aws_sdk_sqs::Client::from_conf(config.build())
+        })
+    }
+
+    pub(crate) fn s3(&self) -> &aws_sdk_s3::Client {
+        self.s3.get_or_init(|| {
+            let mut config = aws_sdk_s3::config::Builder::from(&self.shared)
+                .timeout_config(timeouts(TRANSFER_TRY_SECONDS_MAX, TRANSFER_SECONDS_MAX))
+                .interceptor(self.counts.clone());
+            if self.aws.s3_url.is_some() {
+                // A server on the loopback has no host names of its own for buckets.
+                config = config.force_path_style(true);
+            }
+            config.set_endpoint_url(self.aws.s3_url.clone());
+            aws_sdk_s3::Client::from_conf(config.build())
+        })
+    }
+
+    /// A client of the WebSocket gateway at `endpoint`. It makes one try a message: the caller decides what a slow
+    /// watcher is worth.
+    pub(crate) fn gateway(&self, endpoint: &str) -> aws_sdk_apigatewaymanagement::Client {
+        let config = aws_sdk_apigatewaymanagement::config::Builder::from(&self.shared)
+            .retry_config(RetryConfig::disabled())
+            .endpoint_url(endpoint)
+            .interceptor(self.counts.clone());
+        aws_sdk_apigatewaymanagement::Client::from_conf(config.build())
+    }
+}
+
+fn credentials(key: &AccessKey) -> Credentials {
+    Credentials::new(
+        key.id.clone(),
+        key.secret.reveal(),
+        key.session_token.as_ref().map(|token| token.reveal().to_owned()),
+        None,
+        "environment",
+    )
+}
+
+fn retries() -> RetryConfig {
+    RetryConfig::standard()
+        .with_max_attempts(TRIES_MAX)
+        .with_initial_backoff(Duration::from_millis(RETRY_WAIT_FIRST_MS))
+        .with_max_backoff(Duration::from_millis(RETRY_WAIT_MAX_MS))
+}
+
+fn timeouts(try_seconds: u64, call_seconds: u64) -> TimeoutConfig {
+    TimeoutConfig::builder()
+        .connect_timeout(Duration::from_secs(CONNECT_SECONDS_MAX))
+        .operation_attempt_timeout(Duration::from_secs(try_seconds))
+        .operation_timeout(Duration::from_secs(call_seconds))
+        .build()
+}

@@ -1,0 +1,316 @@
+//! What a function is told by its environment, read once at its start.
+//!
+//! One reading for all functions, so that a variable has one name and one meaning; a value that only some of them
+//! need is asked for by the method that needs it, and its absence names the variable.
+
+use std::fmt;
+
+/// Why the environment does not describe a working function.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// A variable that is needed here is not set, or is empty.
+    #[error("the environment variable {name} is not set; it names {meaning}")]
+    Missing {
+        /// The variable.
+        name: &'static str,
+        /// What it stands for.
+        meaning: &'static str,
+    },
+    /// A variable holds something else than it should.
+    #[error("the environment variable {name} is not {wanted}")]
+    Invalid {
+        /// The variable.
+        name: &'static str,
+        /// What it should hold.
+        wanted: &'static str,
+    },
+}
+
+/// A text that must not be shown: its debug form hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a secret.
+    #[must_use]
+    pub const fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The secret itself, for the one place that sends it.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// How tokens of callers are checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenSettings {
+    /// Where the issuer publishes its keys.
+    pub jwks_url: String,
+    /// The `iss` that a token must have.
+    pub issuer: String,
+    /// The `aud` that a token must have.
+    pub audience: String,
+    /// The claim that names the tenant.
+    pub tenant_claim: String,
+    /// The claim that lists the scopes.
+    pub scope_claim: String,
+}
+
+/// Which model answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelSettings {
+    /// Base URL of a Chat Completions server, ending in `/v1`.
+    pub url: String,
+    /// The model's name.
+    pub model: String,
+    /// Its key, where the server wants one.
+    pub key: Option<Secret>,
+}
+
+/// Fixed credentials from the environment, as Lambda hands them to a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessKey {
+    /// The key's id.
+    pub id: String,
+    /// The key's secret.
+    pub secret: Secret,
+    /// The session token of temporary credentials.
+    pub session_token: Option<Secret>,
+}
+
+/// Where AWS is: the region, and addresses that stand in for its services.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Aws {
+    /// The region; none leaves it to the SDK's own search.
+    pub region: Option<String>,
+    /// Credentials; none leaves them to the SDK's own search (a role, a profile).
+    pub access_key: Option<AccessKey>,
+    /// DynamoDB elsewhere than in the region.
+    pub dynamodb_url: Option<String>,
+    /// SQS elsewhere than in the region.
+    pub sqs_url: Option<String>,
+    /// S3 elsewhere than in the region.
+    pub s3_url: Option<String>,
+}
+
+/// The environment of a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The DynamoDB table.
+    pub table: String,
+    /// The queue of continuations.
+    pub queue_url: String,
+    /// The queue of dead letters.
+    pub dead_letter_queue_url: String,
+    /// The bucket of claim checks.
+    pub bucket: String,
+    /// Where AWS is.
+    pub aws: Aws,
+    push_endpoint: Option<String>,
+    tokens: Result<TokenSettings, ConfigError>,
+    model: Result<ModelSettings, ConfigError>,
+}
+
+impl Config {
+    /// Reads the process's environment.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for what every function needs; the rest is checked when it is asked for.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Self::from_lookup(|name| std::env::var(name).ok())
+    }
+
+    /// Reads variables through `lookup`.
+    ///
+    /// # Errors
+    /// As [`Config::from_env`].
+    pub fn from_lookup(lookup: impl Fn(&'static str) -> Option<String>) -> Result<Self, ConfigError> {
+        let variables = Variables { lookup };
+        Ok(Self {
+            table: variables.needed("LONGHAUL_TABLE", "the DynamoDB table")?,
+            queue_url: variables.address("LONGHAUL_QUEUE_URL", "the queue of continuations")?,
+            dead_letter_queue_url: variables.address("LONGHAUL_DEAD_LETTER_QUEUE_URL", "the dead-letter queue")?,
+            bucket: variables.needed("LONGHAUL_BUCKET", "the S3 bucket of large payloads")?,
+            aws: variables.aws()?,
+            push_endpoint: variables.optional_address("LONGHAUL_PUSH_ENDPOINT")?,
+            tokens: variables.tokens(),
+            model: variables.model(),
+        })
+    }
+
+    /// The management endpoint of the WebSocket gateway.
+    ///
+    /// # Errors
+    /// [`ConfigError::Missing`].
+    pub fn push_endpoint(&self) -> Result<&str, ConfigError> {
+        self.push_endpoint.as_deref().ok_or(ConfigError::Missing {
+            name: "LONGHAUL_PUSH_ENDPOINT",
+            meaning: "the WebSocket management endpoint",
+        })
+    }
+
+    /// How tokens are checked.
+    ///
+    /// # Errors
+    /// [`ConfigError`] naming the variable at fault.
+    pub fn tokens(&self) -> Result<&TokenSettings, ConfigError> {
+        self.tokens.as_ref().map_err(Clone::clone)
+    }
+
+    /// Which model answers.
+    ///
+    /// # Errors
+    /// [`ConfigError`] naming the variable at fault.
+    pub fn model(&self) -> Result<&ModelSettings, ConfigError> {
+        self.model.as_ref().map_err(Clone::clone)
+    }
+}
+
+/// The reading of single variables. An empty one counts as unset, as templates write them.
+struct Variables<L> {
+    lookup: L,
+}
+
+impl<L: Fn(&'static str) -> Option<String>> Variables<L> {
+    fn optional(&self, name: &'static str) -> Option<String> {
+        (self.lookup)(name).filter(|value| !value.is_empty())
+    }
+
+    fn needed(&self, name: &'static str, meaning: &'static str) -> Result<String, ConfigError> {
+        self.optional(name).ok_or(ConfigError::Missing { name, meaning })
+    }
+
+    fn optional_address(&self, name: &'static str) -> Result<Option<String>, ConfigError> {
+        match self.optional(name) {
+            Some(value) if value.starts_with("http://") || value.starts_with("https://") => Ok(Some(value)),
+            Some(_) => Err(ConfigError::Invalid { name, wanted: "an address that begins with http:// or https://" }),
+            None => Ok(None),
+        }
+    }
+
+    fn address(&self, name: &'static str, meaning: &'static str) -> Result<String, ConfigError> {
+        self.optional_address(name)?.ok_or(ConfigError::Missing { name, meaning })
+    }
+
+    fn aws(&self) -> Result<Aws, ConfigError> {
+        let everywhere = self.optional_address("AWS_ENDPOINT_URL")?;
+        let endpoint = |name| Ok(self.optional_address(name)?.or_else(|| everywhere.clone()));
+        let access_key = match (self.optional("AWS_ACCESS_KEY_ID"), self.optional("AWS_SECRET_ACCESS_KEY")) {
+            (Some(id), Some(secret)) => Some(AccessKey {
+                id,
+                secret: Secret::new(secret),
+                session_token: self.optional("AWS_SESSION_TOKEN").map(Secret::new),
+            }),
+            (Some(_) | None, _) => None,
+        };
+        Ok(Aws {
+            region: self.optional("AWS_REGION").or_else(|| self.optional("AWS_DEFAULT_REGION")),
+            access_key,
+            dynamodb_url: endpoint("AWS_ENDPOINT_URL_DYNAMODB")?,
+            sqs_url: endpoint("AWS_ENDPOINT_URL_SQS")?,
+            s3_url: endpoint("AWS_ENDPOINT_URL_S3")?,
+        })
+    }
+
+    fn tokens(&self) -> Result<TokenSettings, ConfigError> {
+        Ok(TokenSettings {
+            jwks_url: self.address("LONGHAUL_JWKS_URL", "the issuer's published keys")?,
+            issuer: self.needed("LONGHAUL_JWT_ISSUER", "the issuer of tokens")?,
+            audience: self.needed("LONGHAUL_JWT_AUDIENCE", "the audience of tokens")?,
+            tenant_claim: self.optional("LONGHAUL_JWT_TENANT_CLAIM").unwrap_or_else(|| "tenant".to_owned()),
+            scope_claim: self.optional("LONGHAUL_JWT_SCOPE_CLAIM").unwrap_or_else(|| "scope".to_owned()),
+        })
+    }
+
+    fn model(&self) -> Result<ModelSettings, ConfigError> {
+        Ok(ModelSettings {
+            url: self.address("LONGHAUL_MODEL_URL", "the base URL of a Chat Completions server")?,
+            model: self.needed("LONGHAUL_MODEL", "the model")?,
+            key: self.optional("LONGHAUL_MODEL_KEY").map(Secret::new),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic: that is how it fails")]
+
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    const WHOLE: &[(&str, &str)] = &[
+        ("LONGHAUL_TABLE", "jobs"),
+        ("LONGHAUL_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/longhaul-jobs"),
+        ("LONGHAUL_DEAD_LETTER_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/1/longhaul-dead-letters"),
+        ("LONGHAUL_BUCKET", "payloads"),
+        ("LONGHAUL_PUSH_ENDPOINT", "https://x.execute-api.eu-west-1.amazonaws.com/live"),
+        ("LONGHAUL_JWKS_URL", "https://issuer.example/keys"),
+        ("LONGHAUL_JWT_ISSUER", "https://issuer.example"),
+        ("LONGHAUL_JWT_AUDIENCE", "longhaul"),
+        ("LONGHAUL_MODEL_URL", "http://127.0.0.1:8080/v1"),
+        ("LONGHAUL_MODEL", "rehearsal"),
+        ("LONGHAUL_MODEL_KEY", "sesame"),
+        ("AWS_REGION", "eu-west-1"),
+        ("AWS_ACCESS_KEY_ID", "id"),
+        ("AWS_SECRET_ACCESS_KEY", "opensesame"),
+        ("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000"),
+    ];
+
+    fn read(change: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let mut variables: BTreeMap<&str, &str> = WHOLE.iter().copied().collect();
+        variables.extend(change.iter().copied());
+        Config::from_lookup(|name| variables.get(name).map(|value| (*value).to_owned()))
+    }
+
+    #[test]
+    fn a_whole_environment_is_read() {
+        let config = read(&[]).unwrap();
+        assert_eq!(config.table, "jobs");
+        assert_eq!(config.push_endpoint().unwrap(), "https://x.execute-api.eu-west-1.amazonaws.com/live");
+        assert_eq!(config.tokens().unwrap().tenant_claim, "tenant");
+        assert_eq!(config.model().unwrap().key.as_ref().unwrap().reveal(), "sesame");
+        assert_eq!(config.aws.s3_url.as_deref(), Some("http://127.0.0.1:9000"));
+        assert_eq!(config.aws.sqs_url, None);
+    }
+
+    #[test]
+    fn secrets_do_not_show() {
+        let shown = format!("{:?}", read(&[]).unwrap());
+        assert!(!shown.contains("sesame"), "{shown}");
+    }
+
+    #[test]
+    fn one_endpoint_stands_for_all_services() {
+        let config = read(&[("AWS_ENDPOINT_URL", "http://127.0.0.1:1")]).unwrap();
+        assert_eq!(config.aws.dynamodb_url.as_deref(), Some("http://127.0.0.1:1"));
+        assert_eq!(config.aws.s3_url.as_deref(), Some("http://127.0.0.1:9000"));
+    }
+
+    #[test]
+    fn what_every_function_needs_is_missed_at_once_by_name() {
+        for name in ["LONGHAUL_TABLE", "LONGHAUL_QUEUE_URL", "LONGHAUL_DEAD_LETTER_QUEUE_URL", "LONGHAUL_BUCKET"] {
+            let error = read(&[(name, "")]).unwrap_err();
+            assert!(matches!(error, ConfigError::Missing { name: missing, .. } if missing == name), "{error}");
+        }
+        let error = read(&[("LONGHAUL_QUEUE_URL", "longhaul-jobs")]).unwrap_err();
+        assert!(matches!(error, ConfigError::Invalid { name: "LONGHAUL_QUEUE_URL", .. }), "{error}");
+    }
+
+    #[test]
+    fn what_some_functions_need_is_missed_when_asked_for() {
+        assert!(read(&[("LONGHAUL_PUSH_ENDPOINT", "")]).unwrap().push_endpoint().is_err());
+        let config = read(&[("LONGHAUL_JWT_ISSUER", ""), ("LONGHAUL_MODEL", "")]).unwrap();
+        assert!(config.tokens().unwrap_err().to_string().contains("LONGHAUL_JWT_ISSUER"));
+        assert!(config.model().unwrap_err().to_string().contains("LONGHAUL_MODEL"));
+    }
+}

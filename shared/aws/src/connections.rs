@@ -1,0 +1,210 @@
+//! Who watches: WebSocket connections and the jobs that they have subscribed to.
+//!
+//! A subscription stands twice: in the job's partition, where the stream's reader finds all watchers of a job with one
+//! query, and in the connection's, so that a connection that closes takes all of its subscriptions along. Each item
+//! expires with its connection; a connection that vanished without a word is found out by the first push to it.
+
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{PutRequest, WriteRequest};
+use longhaul::store::{JobRef, StoreError};
+use longhaul_engine::{JobId, Seq, TenantId, Timestamp};
+
+use crate::dynamo::{
+    AwsStore, CONNECTION, EXPIRY_ATTRIBUTE, Item, PK, Reader, SK, SUBSCRIPTION_PREFIX, connection_partition,
+    job_partition, key, number, subscription_sort, text, time, unavailable,
+};
+
+/// How long a connection can last (API Gateway's bound), and some minutes.
+const CONNECTION_KEPT_SECONDS: u64 = 2 * 3_600 + 600;
+
+/// An open WebSocket connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Connection {
+    /// The gateway's id for it.
+    pub id: String,
+    /// Whose token opened it.
+    pub tenant: TenantId,
+    /// The token's subject.
+    pub subject: String,
+    /// When that token stops to count.
+    pub token_expires_at: Timestamp,
+    /// When it was opened.
+    pub connected_at: Timestamp,
+}
+
+impl Connection {
+    fn expires(&self) -> u64 {
+        self.connected_at.plus(Duration::from_secs(CONNECTION_KEPT_SECONDS)).as_seconds()
+    }
+}
+
+/// One watcher of a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscriber {
+    /// The gateway's id of its connection.
+    pub connection: String,
+    /// Its tenant.
+    pub tenant: TenantId,
+    /// It has seen everything up to here.
+    pub after: Seq,
+    /// When the token that opened its connection stops to count: nothing is sent later.
+    pub token_expires_at: Timestamp,
+}
+
+impl AwsStore {
+    /// Stores a connection that was opened.
+    ///
+    /// # Errors
+    /// Store errors.
+    pub async fn put_connection(&self, connection: &Connection) -> Result<(), StoreError> {
+        let put = self.dynamodb().put_item().table_name(self.table()).set_item(Some(connection_item(connection)));
+        Box::pin(put.send()).await.map(|_| ()).map_err(|error| unavailable("storing a connection", error))
+    }
+
+    /// Reads a connection; none when it is closed or unknown.
+    ///
+    /// # Errors
+    /// Store errors.
+    pub async fn connection(&self, id: &str) -> Result<Option<Connection>, StoreError> {
+        let get = self
+            .dynamodb()
+            .get_item()
+            .table_name(self.table())
+            .set_key(Some(key(connection_partition(id), CONNECTION)))
+            .consistent_read(true);
+        let answer = Box::pin(get.send()).await.map_err(|error| unavailable("reading a connection", error))?;
+        answer.item.map(|item| read_connection(id, &item)).transpose()
+    }
+
+    /// Subscribes a connection to a job from behind `after` on. Subscribing again only moves `after`.
+    ///
+    /// # Errors
+    /// Store errors.
+    pub async fn subscribe(&self, connection: &Connection, job: &JobRef, after: Seq) -> Result<(), StoreError> {
+        let mut writes = Vec::new();
+        for item in subscription_items(connection, job, after) {
+            let put = PutRequest::builder()
+                .set_item(Some(item))
+                .build()
+                .map_err(|error| unavailable("storing a subscription", error))?;
+            writes.push(WriteRequest::builder().put_request(put).build());
+        }
+        self.write_batches(writes).await
+    }
+
+    /// Ends a subscription; one that is not there is ended already.
+    ///
+    /// # Errors
+    /// Store errors.
+    pub async fn unsubscribe(&self, connection: &str, job: JobId) -> Result<(), StoreError> {
+        self.delete_items(subscription_keys(connection, &job.to_string())).await
+    }
+
+    /// Everybody who watches a job, read consistently.
+    ///
+    /// # Errors
+    /// Store errors.
+    pub async fn subscribers(&self, job: JobId) -> Result<Vec<Subscriber>, StoreError> {
+        let items = self.subscriptions(job_partition(job)).await?;
+        items.iter().map(read_subscriber).collect()
+    }
+
+    /// Removes a connection with all of its subscriptions.
+    ///
+    /// # Errors
+    /// Store errors; calling again goes on where it stopped.
+    pub async fn drop_connection(&self, id: &str) -> Result<(), StoreError> {
+        let mut keys = Vec::new();
+        for item in self.subscriptions(connection_partition(id)).await? {
+            let reader = Reader::unversioned(&item, "a subscription");
+            let job = reader.text(SK)?.strip_prefix(SUBSCRIPTION_PREFIX).unwrap_or_default();
+            keys.extend(subscription_keys(id, job));
+        }
+        // Its own item goes last: while it stands, what is left can still be found.
+        keys.push(key(connection_partition(id), CONNECTION));
+        self.delete_items(keys).await
+    }
+
+    async fn subscriptions(&self, partition: String) -> Result<Vec<Item>, StoreError> {
+        let mut items = Vec::new();
+        let mut start = None;
+        loop {
+            let query = self
+                .dynamodb()
+                .query()
+                .table_name(self.table())
+                .key_condition_expression("PK = :partition AND begins_with(SK, :prefix)")
+                .expression_attribute_values(":partition", text(partition.clone()))
+                .expression_attribute_values(":prefix", text(SUBSCRIPTION_PREFIX))
+                .consistent_read(true)
+                .set_exclusive_start_key(start);
+            let answer = Box::pin(query.send()).await.map_err(|error| unavailable("reading subscriptions", error))?;
+            items.extend(answer.items.unwrap_or_default());
+            start = answer.last_evaluated_key;
+            if start.is_none() {
+                return Ok(items);
+            }
+        }
+    }
+}
+
+fn connection_item(connection: &Connection) -> Item {
+    let mut item = key(connection_partition(&connection.id), CONNECTION);
+    item.extend([
+        // Not `tenant`: that is the key of the index of jobs.
+        ("owner".to_owned(), text(connection.tenant.as_str())),
+        ("subject".to_owned(), text(connection.subject.clone())),
+        ("token_expires_at".to_owned(), time(connection.token_expires_at)),
+        ("connected_at".to_owned(), time(connection.connected_at)),
+        (EXPIRY_ATTRIBUTE.to_owned(), number(connection.expires())),
+    ]);
+    item
+}
+
+fn read_connection(id: &str, item: &Item) -> Result<Connection, StoreError> {
+    let reader = Reader::unversioned(item, "a connection");
+    Ok(Connection {
+        id: id.to_owned(),
+        tenant: reader.id("owner")?,
+        subject: reader.text("subject")?.to_owned(),
+        token_expires_at: reader.time("token_expires_at")?,
+        connected_at: reader.time("connected_at")?,
+    })
+}
+
+/// The two items of a subscription, the connection's first: should the second write be lost, closing the connection
+/// still finds it.
+fn subscription_items(connection: &Connection, job: &JobRef, after: Seq) -> [Item; 2] {
+    let mut of_connection = key(connection_partition(&connection.id), subscription_sort(&job.job.to_string()));
+    of_connection.insert(EXPIRY_ATTRIBUTE.to_owned(), number(connection.expires()));
+    let mut of_job = key(job_partition(job.job), subscription_sort(&connection.id));
+    of_job.extend([
+        ("owner".to_owned(), text(job.tenant.as_str())),
+        ("after".to_owned(), number(after.0)),
+        ("token_expires_at".to_owned(), time(connection.token_expires_at)),
+        (EXPIRY_ATTRIBUTE.to_owned(), number(connection.expires())),
+    ]);
+    [of_connection, of_job]
+}
+
+fn subscription_keys(connection: &str, job: &str) -> Vec<Item> {
+    vec![
+        key(format!("JOB#{job}"), subscription_sort(connection)),
+        key(connection_partition(connection), subscription_sort(job)),
+    ]
+}
+
+fn read_subscriber(item: &Item) -> Result<Subscriber, StoreError> {
+    let reader = Reader::unversioned(item, "a subscription");
+    let connection = reader.text(SK)?.strip_prefix(SUBSCRIPTION_PREFIX).unwrap_or_default();
+    if connection.is_empty() {
+        return Err(reader.corrupt(PK, "it names no connection"));
+    }
+    Ok(Subscriber {
+        connection: connection.to_owned(),
+        tenant: reader.id("owner")?,
+        after: Seq(reader.number("after")?),
+        token_expires_at: reader.time("token_expires_at")?,
+    })
+}

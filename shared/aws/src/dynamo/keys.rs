@@ -1,0 +1,84 @@
+//! The keys of the one table: what stands where.
+//!
+//! | PK | SK | item |
+//! |---|---|---|
+//! | `JOB#<id>` | `JOB` | a job |
+//! | `JOB#<id>` | `J#<position, 10 digits>` | a batch of its journal |
+//! | `JOB#<id>` | `SUB#<connection>` | who watches it |
+//! | `SESSION#<id>` | `SESSION` | a worker session's heartbeat |
+//! | `CONN#<id>` | `CONN` | a WebSocket connection |
+//! | `CONN#<id>` | `SUB#<job>` | what a connection watches |
+
+use std::collections::HashMap;
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use longhaul_engine::{JobId, Seq, SessionId, TenantId};
+
+use super::attributes::text;
+
+/// Partition key.
+pub(crate) const PK: &str = "PK";
+/// Sort key.
+pub(crate) const SK: &str = "SK";
+/// Sort key of a job item.
+pub(crate) const JOB: &str = "JOB";
+/// Sort key of a session item.
+pub(crate) const SESSION: &str = "SESSION";
+/// Sort key of a connection item.
+pub(crate) const CONNECTION: &str = "CONN";
+/// What the sort keys of subscriptions begin with.
+pub(crate) const SUBSCRIPTION_PREFIX: &str = "SUB#";
+/// What the sort keys of entry batches begin with.
+pub(crate) const BATCH_PREFIX: &str = "J#";
+/// A sort key behind all entry batches.
+pub(crate) const BATCH_LAST: &str = "J#9999999999";
+
+/// The partition of a job.
+pub(crate) fn job_partition(job: JobId) -> String {
+    format!("JOB#{job}")
+}
+
+/// The job whose partition this is.
+pub(crate) fn job_of_partition(partition: &str) -> Option<JobId> {
+    partition.strip_prefix("JOB#")?.parse().ok()
+}
+
+/// The sort key of the batch at a position.
+pub(crate) fn batch_sort(at: Seq) -> String {
+    format!("{BATCH_PREFIX}{:010}", at.0)
+}
+
+/// The partition of a session.
+pub(crate) fn session_partition(session: &SessionId) -> String {
+    format!("SESSION#{session}")
+}
+
+/// The partition of a connection.
+pub(crate) fn connection_partition(connection: &str) -> String {
+    format!("CONN#{connection}")
+}
+
+/// The sort key of a subscription to or of `other`.
+pub(crate) fn subscription_sort(other: &str) -> String {
+    format!("{SUBSCRIPTION_PREFIX}{other}")
+}
+
+/// The `due` index's shard of a job that is not ended.
+pub(crate) fn live_shard(shard: u8) -> String {
+    format!("LIVE#{shard}")
+}
+
+/// The `due` index's shard of a tenant's failed jobs.
+pub(crate) fn dead_shard(tenant: &TenantId) -> String {
+    format!("DEAD#{tenant}")
+}
+
+/// A whole key.
+pub(crate) fn key(partition: impl Into<String>, sort: impl Into<String>) -> HashMap<String, AttributeValue> {
+    HashMap::from([(PK.to_owned(), text(partition)), (SK.to_owned(), text(sort))])
+}
+
+/// The key of a job item.
+pub(crate) fn job_key(job: JobId) -> HashMap<String, AttributeValue> {
+    key(job_partition(job), JOB)
+}

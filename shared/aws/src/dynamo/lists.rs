@@ -1,0 +1,277 @@
+//! Lists of jobs: a tenant's own, newest first, and its dead letters.
+//!
+//! The indexes hold keys alone; the items are read in batches, consistently, so that a list never shows a status that
+//! a later read of the job contradicts.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use longhaul::store::StoreError;
+use longhaul_engine::job::{Status, Totals};
+use longhaul_engine::{AgentRef, JobId, TenantId, Timestamp};
+use serde::Serialize;
+
+use super::attributes::{Item, Reader, text};
+use super::job_item;
+use super::keys::{PK, dead_shard, job_key, job_of_partition};
+use super::table::{DUE_AT, DUE_INDEX, DUE_SHARD, JOBS_INDEX, LISTED, TENANT};
+use super::{AwsStore, unavailable};
+
+/// Items of one batch read (DynamoDB's bound).
+const READ_ITEMS_MAX: usize = 100;
+/// Index entries looked at for one page: a filter that matches next to nothing ends here, with a cursor.
+const LOOKED_AT_MAX: usize = 1_000;
+/// Tries for items that a batch read left out for load.
+const READ_TRIES_MAX: u32 = 6;
+/// Wait before the second of them; it doubles.
+const READ_RETRY_WAIT_FIRST_MS: u64 = 50;
+
+/// Which jobs a list shows; what is not named does not matter.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct JobFilter {
+    /// Their status.
+    pub status: Option<Status>,
+    /// The name of their agent, any version.
+    pub agent: Option<String>,
+    /// A label and its value.
+    pub label: Option<(String, String)>,
+}
+
+impl JobFilter {
+    fn admits(&self, job: &JobSummary) -> bool {
+        self.status.is_none_or(|status| job.status == status)
+            && self.agent.as_ref().is_none_or(|agent| job.agent.name.as_str() == agent)
+            && self.label.as_ref().is_none_or(|(name, value)| job.labels.get(name) == Some(value))
+    }
+}
+
+/// A job in a list: all but its input.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobSummary {
+    /// Its id.
+    pub id: JobId,
+    /// Its agent.
+    pub agent: AgentRef,
+    /// Where it stands.
+    pub status: Status,
+    /// Its owner's marks.
+    pub labels: BTreeMap<String, String>,
+    /// When it was accepted.
+    pub submitted_at: Timestamp,
+    /// The subject of the token that submitted it.
+    pub submitted_by: String,
+    /// When its state was last written.
+    pub updated_at: Timestamp,
+    /// What it has used as last known.
+    pub totals: Totals,
+}
+
+/// A part of a list.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct JobPage {
+    /// The jobs.
+    pub jobs: Vec<JobSummary>,
+    /// Where the next page begins; none when this is the last. It says nothing to its reader and may follow a page
+    /// that is empty.
+    pub next: Option<String>,
+}
+
+/// Which index a list is read from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum List {
+    Jobs,
+    DeadLetters,
+}
+
+/// A place in an index.
+struct Place {
+    job: JobId,
+    sort: AttributeValue,
+}
+
+impl AwsStore {
+    /// A tenant's jobs that `filter` admits, newest first, `jobs_max` at most. `cursor` is an earlier page's `next`; one
+    /// that cannot be read begins at the start.
+    ///
+    /// # Errors
+    /// Store errors.
+    pub async fn list_jobs(
+        &self,
+        tenant: &TenantId,
+        filter: &JobFilter,
+        cursor: Option<&str>,
+        jobs_max: usize,
+    ) -> Result<JobPage, StoreError> {
+        self.list(List::Jobs, tenant, filter, cursor, jobs_max).await
+    }
+
+    /// A tenant's failed jobs, the latest failure first.
+    ///
+    /// # Errors
+    /// Store errors.
+    pub async fn dead_letters(
+        &self,
+        tenant: &TenantId,
+        cursor: Option<&str>,
+        jobs_max: usize,
+    ) -> Result<JobPage, StoreError> {
+        // The index may lag behind a replay; the item says what the job is now.
+        let filter = JobFilter { status: Some(Status::Failed), ..JobFilter::default() };
+        self.list(List::DeadLetters, tenant, &filter, cursor, jobs_max).await
+    }
+
+    async fn list(
+        &self,
+        list: List,
+        tenant: &TenantId,
+        filter: &JobFilter,
+        cursor: Option<&str>,
+        jobs_max: usize,
+    ) -> Result<JobPage, StoreError> {
+        let mut page = JobPage::default();
+        let mut start = cursor.and_then(decode_cursor);
+        let mut looked_at = 0_usize;
+        loop {
+            let (places, more) = self.places(list, tenant, start.as_ref(), jobs_max).await?;
+            looked_at = looked_at.saturating_add(places.len());
+            let mut items = self.summaries(&places).await?;
+            for place in places {
+                let admitted = items.remove(&place.job).filter(|job| filter.admits(job));
+                if let Some(job) = admitted {
+                    if page.jobs.len() == jobs_max {
+                        page.next = start.as_ref().map(encode_cursor);
+                        return Ok(page);
+                    }
+                    page.jobs.push(job);
+                }
+                start = Some(place);
+            }
+            if !more {
+                return Ok(page);
+            }
+            if page.jobs.len() == jobs_max || looked_at >= LOOKED_AT_MAX {
+                page.next = start.as_ref().map(encode_cursor);
+                return Ok(page);
+            }
+        }
+    }
+
+    /// The next places of a list behind `start`, and whether there may be more.
+    async fn places(
+        &self,
+        list: List,
+        tenant: &TenantId,
+        start: Option<&Place>,
+        jobs_max: usize,
+    ) -> Result<(Vec<Place>, bool), StoreError> {
+        let (index, hash, hash_value, range) = match list {
+            List::Jobs => (JOBS_INDEX, TENANT, text(tenant.as_str()), LISTED),
+            List::DeadLetters => (DUE_INDEX, DUE_SHARD, text(dead_shard(tenant)), DUE_AT),
+        };
+        let start = start.map(|place| {
+            let mut key = job_key(place.job);
+            key.insert(hash.to_owned(), hash_value.clone());
+            key.insert(range.to_owned(), place.sort.clone());
+            key
+        });
+        let query = self
+            .dynamodb()
+            .query()
+            .table_name(self.table())
+            .index_name(index)
+            .key_condition_expression("#hash = :hash")
+            .expression_attribute_names("#hash", hash)
+            .expression_attribute_values(":hash", hash_value)
+            .scan_index_forward(false)
+            .limit(i32::try_from(jobs_max.clamp(1, READ_ITEMS_MAX)).unwrap_or(1))
+            .set_exclusive_start_key(start);
+        let answer = Box::pin(query.send()).await.map_err(|error| unavailable("listing jobs", error))?;
+        let mut places = Vec::new();
+        for item in answer.items() {
+            let reader = Reader::unversioned(item, "an index entry");
+            let job = job_of_partition(reader.text(PK)?).ok_or_else(|| reader.corrupt(PK, "it names no job"))?;
+            let sort = item.get(range).cloned().ok_or_else(|| reader.corrupt(range, "it is missing"))?;
+            places.push(Place { job, sort });
+        }
+        Ok((places, answer.last_evaluated_key.is_some()))
+    }
+
+    /// Reads the items of places, at most [`READ_ITEMS_MAX`] of them.
+    async fn summaries(&self, places: &[Place]) -> Result<HashMap<JobId, JobSummary>, StoreError> {
+        const ACTION: &str = "reading listed jobs";
+        let mut found = HashMap::new();
+        let mut keys: Vec<Item> = places.iter().map(|place| job_key(place.job)).collect();
+        let mut tries = 0_u32;
+        while !keys.is_empty() {
+            if tries > 0 {
+                let wait = READ_RETRY_WAIT_FIRST_MS.saturating_mul(1_u64 << tries.min(8));
+                tokio::time::sleep(Duration::from_millis(wait)).await;
+            }
+            let wanted = KeysAndAttributes::builder()
+                .set_keys(Some(keys))
+                .consistent_read(true)
+                .projection_expression(
+                    "PK, SK, v, #order, #status, epoch, attempts, tail, totals, updated_at, wakes, sweeps, last_write, \
+                     lease_session, lease_nonce, wait_until, wait_seen, mismatch, due_at",
+                )
+                .expression_attribute_names("#order", "order")
+                .expression_attribute_names("#status", "status")
+                .build()
+                .map_err(|error| unavailable(ACTION, error))?;
+            let read = self.dynamodb().batch_get_item().request_items(self.table(), wanted);
+            let answer = Box::pin(read.send()).await.map_err(|error| unavailable(ACTION, error))?;
+            for item in answer.responses.unwrap_or_default().remove(self.table()).unwrap_or_default() {
+                let summary = summary(&item)?;
+                found.insert(summary.id, summary);
+            }
+            keys = answer
+                .unprocessed_keys
+                .and_then(|mut left| left.remove(self.table()))
+                .map(|left| left.keys)
+                .unwrap_or_default();
+            tries = tries.saturating_add(1);
+            if !keys.is_empty() && tries >= READ_TRIES_MAX {
+                return Err(unavailable(ACTION, "the table is too busy"));
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn summary(item: &Item) -> Result<JobSummary, StoreError> {
+    let job = job_item::decode(item)?.job;
+    Ok(JobSummary {
+        id: job.order.id,
+        agent: job.order.agent,
+        status: job.progress.state.status(),
+        labels: job.order.labels,
+        submitted_at: job.order.submitted_at,
+        submitted_by: job.order.submitted_by,
+        updated_at: job.progress.updated_at,
+        totals: job.progress.totals,
+    })
+}
+
+/// A cursor holds the job and the sort value of the last place looked at; the tenant comes from the caller each time.
+fn encode_cursor(place: &Place) -> String {
+    let (kind, sort) = match &place.sort {
+        AttributeValue::N(number) => ("n", number.as_str()),
+        AttributeValue::S(text) => ("s", text.as_str()),
+        _ => ("", ""),
+    };
+    URL_SAFE_NO_PAD.encode(format!("{kind} {} {sort}", place.job))
+}
+
+fn decode_cursor(cursor: &str) -> Option<Place> {
+    let bytes = URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    let mut parts = std::str::from_utf8(&bytes).ok()?.splitn(3, ' ');
+    let (kind, job, sort) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.to_owned());
+    match kind {
+        "n" => sort.parse::<u64>().ok().map(|_| Place { job, sort: AttributeValue::N(sort) }),
+        "s" => Some(Place { job, sort: AttributeValue::S(sort) }),
+        _ => None,
+    }
+}

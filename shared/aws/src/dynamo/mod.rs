@@ -1,0 +1,198 @@
+//! The [`Store`] on DynamoDB and SQS.
+//!
+//! One table holds everything (see [`table_definition`]). Every write of the protocol is one conditional call that gets
+//! back what stands in its way, so that a conflict needs no second read.
+
+mod attributes;
+mod batch_item;
+mod forget;
+mod job_item;
+mod jobs;
+mod journal;
+mod keys;
+mod lists;
+mod sessions;
+mod stream;
+mod table;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_dynamodb::error::SdkError;
+use longhaul::store::{Append, Continuation, JobRef, Store, StoreError, Submit, Write};
+use longhaul_engine::ids::SessionId;
+use longhaul_engine::job::JobWrite;
+use longhaul_engine::{Batch, Failure, Job, JobId, Seq, Timestamp};
+
+use crate::clients::Clients;
+use crate::config::Config;
+
+pub(crate) use attributes::{Item, Reader, number, text, time};
+pub(crate) use keys::{
+    CONNECTION, PK, SK, SUBSCRIPTION_PREFIX, connection_partition, job_partition, key, subscription_sort,
+};
+pub use lists::{JobFilter, JobPage, JobSummary};
+pub use stream::StreamedBatch;
+pub use table::{DUE_INDEX, EXPIRY_ATTRIBUTE, JOBS_INDEX, table_definition};
+
+/// Jobs, journals, sessions and queues on AWS. Clones share their clients.
+#[derive(Debug, Clone)]
+pub struct AwsStore {
+    clients: Arc<Clients>,
+    config: Arc<Config>,
+}
+
+impl AwsStore {
+    /// The store that `config` describes.
+    #[must_use]
+    pub fn new(clients: Arc<Clients>, config: Arc<Config>) -> Self {
+        Self { clients, config }
+    }
+
+    /// The store that `config` describes, with clients of its own.
+    pub async fn connect(config: Config) -> Self {
+        let clients = Clients::load(&config).await;
+        Self::new(Arc::new(clients), Arc::new(config))
+    }
+
+    /// The clients.
+    #[must_use]
+    pub fn clients(&self) -> &Arc<Clients> {
+        &self.clients
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// How many calls were made so far, by operation (`PutItem`, `SendMessage`…).
+    #[must_use]
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        self.clients.counts().read()
+    }
+
+    /// Creates the table and switches its expiry on; for the embedded stack and tests, where no template does it.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`], also when the table exists.
+    pub async fn create_table(&self) -> Result<(), StoreError> {
+        use aws_sdk_dynamodb::types::TimeToLiveSpecification;
+        const ACTION: &str = "creating the table";
+        let definition = table_definition(&self.config.table).map_err(|error| unavailable(ACTION, error))?;
+        let create = self
+            .dynamodb()
+            .create_table()
+            .set_table_name(definition.table_name)
+            .set_billing_mode(definition.billing_mode)
+            .set_attribute_definitions(definition.attribute_definitions)
+            .set_key_schema(definition.key_schema)
+            .set_global_secondary_indexes(definition.global_secondary_indexes)
+            .set_stream_specification(definition.stream_specification);
+        Box::pin(create.send()).await.map_err(|error| unavailable(ACTION, error))?;
+        let expiry = TimeToLiveSpecification::builder()
+            .enabled(true)
+            .attribute_name(EXPIRY_ATTRIBUTE)
+            .build()
+            .map_err(|error| unavailable(ACTION, error))?;
+        let switch = self.dynamodb().update_time_to_live().table_name(self.table()).time_to_live_specification(expiry);
+        Box::pin(switch.send()).await.map_err(|error| unavailable(ACTION, error))?;
+        Ok(())
+    }
+
+    pub(crate) fn dynamodb(&self) -> &aws_sdk_dynamodb::Client {
+        self.clients.dynamodb()
+    }
+
+    pub(crate) fn table(&self) -> &str {
+        &self.config.table
+    }
+
+    pub(crate) fn bucket(&self) -> &str {
+        &self.config.bucket
+    }
+}
+
+/// An answer that is none.
+pub(crate) fn unavailable(
+    action: &'static str,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> StoreError {
+    StoreError::Unavailable { action, source: source.into() }
+}
+
+/// What a conditional write that was refused found in its place; `item` takes it out of the service's error.
+fn refused<E, R>(
+    action: &'static str,
+    error: SdkError<E, R>,
+    item: impl FnOnce(&E) -> Option<Option<&Item>>,
+) -> Result<Option<Item>, StoreError>
+where
+    E: std::error::Error + Send + Sync + 'static,
+    R: std::fmt::Debug + Send + Sync + 'static,
+{
+    match error.as_service_error().and_then(item) {
+        Some(found) => Ok(found.cloned()),
+        None => Err(unavailable(action, error)),
+    }
+}
+
+impl Store for AwsStore {
+    async fn submit(&self, job: &Job) -> Result<Submit, StoreError> {
+        self.put_job(job).await
+    }
+
+    async fn job(&self, job: &JobRef) -> Result<Option<Job>, StoreError> {
+        self.get_job(job).await
+    }
+
+    async fn journal(&self, job: JobId, from: Seq) -> Result<Vec<Batch>, StoreError> {
+        self.read_journal(job, from).await
+    }
+
+    async fn batch_at(&self, job: JobId, at: Seq) -> Result<Option<Batch>, StoreError> {
+        self.get_batch(job, at).await
+    }
+
+    async fn append(&self, job: &JobRef, batch: &Batch) -> Result<Append, StoreError> {
+        self.put_batch(job, batch).await
+    }
+
+    async fn write_job(&self, job: &JobRef, write: &JobWrite) -> Result<Write, StoreError> {
+        self.update_job(job, write).await
+    }
+
+    async fn wake(&self, job: &JobRef, now: Timestamp) -> Result<(), StoreError> {
+        self.wake_job(job, now).await
+    }
+
+    async fn due(&self, shard: u8, until: Timestamp, jobs_max: usize) -> Result<Vec<JobRef>, StoreError> {
+        self.query_due(shard, until, jobs_max).await
+    }
+
+    async fn move_due(&self, job: &JobRef, seen_due: Timestamp, due: Timestamp) -> Result<bool, StoreError> {
+        self.update_due(job, seen_due, due).await
+    }
+
+    async fn beat(&self, session: &SessionId, now: Timestamp) -> Result<(), StoreError> {
+        self.put_session(session, now).await
+    }
+
+    async fn last_beat(&self, session: &SessionId) -> Result<Option<Timestamp>, StoreError> {
+        self.get_session(session).await
+    }
+
+    async fn end_session(&self, session: &SessionId) -> Result<(), StoreError> {
+        self.delete_session(session).await
+    }
+
+    async fn send(&self, continuation: &Continuation, delay: Duration) -> Result<(), StoreError> {
+        self.send_continuation(continuation, delay).await
+    }
+
+    async fn dead_letter(&self, job: &Job, failure: &Failure) -> Result<(), StoreError> {
+        self.send_dead_letter(job, failure).await
+    }
+}

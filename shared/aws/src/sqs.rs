@@ -1,0 +1,151 @@
+//! The two queues: continuations, and dead letters.
+//!
+//! A message says "look after this job" and carries no state. A dead letter's body is such a message too, with the story
+//! of the failure beside it, so that the console's "start DLQ redrive" does what its user expects: the message comes
+//! back to the worker, which sees by the story that a person wants the job replayed.
+
+use std::time::Duration;
+
+use longhaul::store::{About, Continuation, JobRef, StoreError};
+use longhaul_engine::ids::SignalKey;
+use longhaul_engine::{AgentRef, Failure, Job, Timestamp, limits};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::dynamo::{AwsStore, unavailable};
+
+/// The message group of watchdogs: they belong to a worker and not to a tenant.
+const WATCHDOG_GROUP: &str = "watchdog";
+
+/// What a dead letter says beside its job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// The idempotency key of the replay that a redrive of this message asks for.
+    pub replay_key: SignalKey,
+    /// The agent that failed.
+    pub agent: AgentRef,
+    /// Why.
+    pub failure: Failure,
+    /// When.
+    pub failed_at: Timestamp,
+}
+
+/// A message as the worker receives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Incoming {
+    /// What to look after.
+    pub continuation: Continuation,
+    /// There when somebody moved a dead letter back to the queue: replay the job under its key.
+    pub redriven: Option<DeadLetter>,
+}
+
+/// Why a message is not understood.
+#[derive(Debug, thiserror::Error)]
+pub enum IncomingError {
+    /// A newer version of the protocol wrote it: leave it in the queue for a newer worker.
+    #[error("the message was written by protocol version {found}; this program knows up to {known}", known = limits::PROTOCOL_VERSION)]
+    Newer {
+        /// Its version.
+        found: u64,
+    },
+    /// It is none of ours.
+    #[error("the message is no continuation")]
+    Malformed {
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Message {
+    #[serde(flatten)]
+    continuation: Continuation,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    dead_letter: Option<DeadLetter>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    v: u64,
+}
+
+impl Incoming {
+    /// Reads a message's body.
+    ///
+    /// # Errors
+    /// See [`IncomingError`].
+    pub fn parse(body: &str) -> Result<Self, IncomingError> {
+        let malformed = |source| IncomingError::Malformed { source };
+        // The version goes first: a newer message may have another shape altogether.
+        let Version { v: found } = serde_json::from_str(body).map_err(malformed)?;
+        if found > u64::from(limits::PROTOCOL_VERSION) {
+            return Err(IncomingError::Newer { found });
+        }
+        let Message { continuation, dead_letter } = serde_json::from_str(body).map_err(malformed)?;
+        Ok(Self { continuation, redriven: dead_letter })
+    }
+}
+
+/// The body of a continuation's message.
+///
+/// # Errors
+/// [`StoreError::Unavailable`] when it cannot be written as JSON.
+pub fn continuation_body(continuation: &Continuation) -> Result<String, StoreError> {
+    serde_json::to_string(continuation).map_err(|error| unavailable("writing a continuation", error))
+}
+
+/// The body of the dead letter of a job that failed.
+///
+/// # Errors
+/// [`StoreError::Unavailable`] when it cannot be written as JSON.
+pub fn dead_letter_body(job: &Job, dead_letter: DeadLetter) -> Result<String, StoreError> {
+    let reference = JobRef { tenant: job.order.tenant.clone(), job: job.order.id };
+    let message = Message { continuation: Continuation::job(reference), dead_letter: Some(dead_letter) };
+    serde_json::to_string(&message).map_err(|error| unavailable("writing a dead letter", error))
+}
+
+impl AwsStore {
+    pub(crate) async fn send_continuation(
+        &self,
+        continuation: &Continuation,
+        delay: Duration,
+    ) -> Result<(), StoreError> {
+        let group = match &continuation.about {
+            About::Job(job) => job.tenant.as_str(),
+            About::Watchdog { .. } => WATCHDOG_GROUP,
+        };
+        // Queues count whole seconds; a message that came too early would find nothing to do.
+        let seconds = delay.as_secs().saturating_add(u64::from(delay.subsec_nanos() > 0));
+        let seconds = i32::try_from(seconds.min(limits::MESSAGE_DELAY_MAX_SECONDS)).unwrap_or(0);
+        let send = self
+            .clients()
+            .sqs()
+            .send_message()
+            .queue_url(&self.config().queue_url)
+            .message_group_id(group)
+            .message_body(continuation_body(continuation)?)
+            .set_delay_seconds((seconds > 0).then_some(seconds));
+        Box::pin(send.send()).await.map(|_| ()).map_err(|error| unavailable("sending a continuation", error))
+    }
+
+    pub(crate) async fn send_dead_letter(&self, job: &Job, failure: &Failure) -> Result<(), StoreError> {
+        // Fresh for each message: one that is redriven twice is one replay, a later failure's message is another.
+        let replay_key = SignalKey::try_from(format!("redrive-{}", Uuid::new_v4()))
+            .map_err(|error| unavailable("naming a dead letter", error))?;
+        let dead_letter = DeadLetter {
+            replay_key,
+            agent: job.order.agent.clone(),
+            failure: failure.clone(),
+            failed_at: job.progress.updated_at,
+        };
+        let send = self
+            .clients()
+            .sqs()
+            .send_message()
+            .queue_url(&self.config().dead_letter_queue_url)
+            .message_group_id(job.order.tenant.as_str())
+            .message_body(dead_letter_body(job, dead_letter)?);
+        Box::pin(send.send()).await.map(|_| ()).map_err(|error| unavailable("sending a dead letter", error))
+    }
+}
