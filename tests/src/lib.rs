@@ -1,1 +1,1 @@
-//! To be filled.
+//! Tests over the whole house: what one room alone cannot show.
