@@ -1,1 +1,3 @@
-//! To be filled.
+//! What agents are made of: the documents they read.
+
+pub mod documents;
