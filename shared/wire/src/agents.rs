@@ -1,0 +1,78 @@
+//! Agents as callers see them: what they are called, what they take, which signals they wait for.
+
+use longhaul_engine::AgentRef;
+use longhaul_engine::ids::{AgentName, SignalName};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::problem::Problem;
+
+/// One agent at one version.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(title = "Agent")]
+pub struct AgentCard {
+    /// Its name.
+    #[schema(value_type = String, example = "research")]
+    pub name: AgentName,
+    /// Its version, from 1. A job stays on the version that it began with.
+    #[schema(minimum = 1)]
+    pub version: u32,
+    /// What it does, in a sentence or two.
+    pub description: String,
+    /// The JSON Schema (draft 2020-12) of its input.
+    #[schema(value_type = Object)]
+    pub input_schema: Value,
+    /// The signals that it waits for.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub signals: Vec<SignalName>,
+}
+
+impl AgentCard {
+    /// The agent as a job names it.
+    #[must_use]
+    pub fn reference(&self) -> AgentRef {
+        AgentRef { name: self.name.clone(), version: self.version }
+    }
+}
+
+/// All agents.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AgentList {
+    /// By name, the versions of each in order.
+    pub agents: Vec<AgentCard>,
+}
+
+/// The agents that ship with the project. The list is data, so that the api can check inputs without the agents' code;
+/// a test holds it to the worker's registry.
+///
+/// # Errors
+/// When the embedded list is no list of agents; a test reads it at every build.
+pub fn shipped() -> Result<Vec<AgentCard>, serde_json::Error> {
+    serde_json::from_str(include_str!("../agents.json"))
+}
+
+/// Finds what a caller calls `name` or `name@version`; without a version, the highest.
+///
+/// # Errors
+/// [`Problem::UnknownAgent`].
+pub fn find<'a>(cards: &'a [AgentCard], text: &str) -> Result<&'a AgentCard, Problem> {
+    let (name, version) = match text.split_once('@') {
+        Some((name, version)) => (name, Some(version)),
+        None => (text, None),
+    };
+    let named = cards.iter().filter(|card| card.name.as_str() == name);
+    let found = match version {
+        None => named.max_by_key(|card| card.version),
+        Some(version) => {
+            // Only the plain form: `1`, not `+1` or `01`.
+            let number = version.parse().ok().filter(|number: &u32| number.to_string() == version);
+            named.into_iter().find(|card| Some(card.version) == number)
+        }
+    };
+    found.ok_or_else(|| Problem::UnknownAgent {
+        agent: text.to_owned(),
+        known: cards.iter().map(|card| card.reference().to_string()).collect(),
+    })
+}

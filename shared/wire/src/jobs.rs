@@ -1,0 +1,393 @@
+//! Jobs as callers see them.
+
+use std::collections::BTreeMap;
+
+use longhaul_engine::entry::WaitFor;
+use longhaul_engine::job::{Mismatch, Status, Totals};
+use longhaul_engine::journal::{Ending, StepState};
+use longhaul_engine::{Failure, Job, JobId, JobState, Journal, Timestamp};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::limits;
+use crate::requests::Budget;
+use crate::schemas;
+use crate::text::{json_prefix, rfc3339};
+
+/// Tokens of a job's model calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Usage {
+    /// Tokens sent to models.
+    #[serde(default)]
+    pub input_tokens: u64,
+    /// Tokens that models wrote.
+    #[serde(default)]
+    pub output_tokens: u64,
+    /// Of the input, tokens that the provider had cached.
+    #[serde(default)]
+    pub cached_tokens: u64,
+    /// Of the output, tokens that were thought and not shown.
+    #[serde(default)]
+    pub reasoning_tokens: u64,
+}
+
+impl From<longhaul_engine::Usage> for Usage {
+    fn from(usage: longhaul_engine::Usage) -> Self {
+        let longhaul_engine::Usage { input_tokens, output_tokens, cached_tokens, reasoning_tokens } = usage;
+        Self { input_tokens, output_tokens, cached_tokens, reasoning_tokens }
+    }
+}
+
+/// Why an attempt, a step or a job failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FailureView {
+    /// The class that decides between another attempt and the end, such as `timeout` or `refused`.
+    #[schema(example = "timeout")]
+    pub class: String,
+    /// What was attempted, with what, and what came back.
+    pub message: String,
+    /// The errors underneath, outermost first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<String>,
+    /// The key of the step that failed, where one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+}
+
+impl From<&Failure> for FailureView {
+    fn from(failure: &Failure) -> Self {
+        Self {
+            class: failure.class.as_str().to_owned(),
+            message: failure.message.clone(),
+            causes: failure.causes.clone(),
+            step: failure.step.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+/// What a waiting job waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct WaitingView {
+    /// Signals by name; sending one ends its wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<String>,
+    /// Child jobs by id.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<String>,
+    /// The earliest time that ends a wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = schemas::time)]
+    pub until: Option<String>,
+}
+
+/// How the journal of a blocked job differs from the agent's code. Nothing was executed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct BlockedView {
+    /// The key of the step where they differ; none when the worker does not have the agent's version at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// What the journal holds there.
+    pub recorded: String,
+    /// What the code attempted.
+    pub attempted: String,
+}
+
+impl From<&Mismatch> for BlockedView {
+    fn from(mismatch: &Mismatch) -> Self {
+        Self {
+            step: mismatch.step.as_ref().map(ToString::to_string),
+            recorded: mismatch.recorded.clone(),
+            attempted: mismatch.attempted.clone(),
+        }
+    }
+}
+
+/// Who ended a cancelled job, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CancelledView {
+    /// The subject of the token that asked.
+    pub by: String,
+    /// Why, in their words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Where to go on from here.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Links {
+    /// The job.
+    #[serde(rename = "self")]
+    pub itself: String,
+    /// Its journal.
+    pub journal: String,
+    /// Its events.
+    pub events: String,
+}
+
+/// The path of a job.
+#[must_use]
+pub fn path_of(job: JobId) -> String {
+    format!("/v1/jobs/{job}")
+}
+
+impl Links {
+    /// The links of a job.
+    #[must_use]
+    pub fn of(job: JobId) -> Self {
+        let itself = path_of(job);
+        Self { journal: format!("{itself}/journal"), events: format!("{itself}/events"), itself }
+    }
+}
+
+/// A job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(title = "Job")]
+pub struct JobView {
+    /// Its id.
+    #[schema(value_type = uuid::Uuid)]
+    pub id: JobId,
+    /// The agent and version that drive it, as `name@version`.
+    #[schema(example = "research@1")]
+    pub agent: String,
+    /// Where it stands.
+    #[schema(schema_with = schemas::status)]
+    pub status: Status,
+    /// When it was accepted.
+    #[schema(schema_with = schemas::time)]
+    pub submitted_at: String,
+    /// When its status was last written.
+    #[schema(schema_with = schemas::time)]
+    pub updated_at: String,
+    /// The subject of the token that submitted it.
+    pub submitted_by: String,
+    /// The caller's own marks.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Tokens used so far.
+    pub usage: Usage,
+    /// Steps that have an outcome.
+    pub steps: u64,
+    /// What it may use.
+    pub budget: Budget,
+    /// The job that waits for this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<uuid::Uuid>)]
+    pub parent: Option<JobId>,
+    /// What the agent was asked, edits of replays applied; not among dead letters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// The result of a COMPLETED job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// Whether the result is larger than an answer may be: then it is the beginning of its JSON as a text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    /// Why a job FAILED.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureView>,
+    /// Who ended a CANCELLED job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cancelled: Option<CancelledView>,
+    /// What a WAITING job waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<WaitingView>,
+    /// Why a job is BLOCKED.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<BlockedView>,
+    /// Where to go on from here.
+    pub links: Links,
+}
+
+impl JobView {
+    /// The job as its item shows it, which may be a moment behind the journal.
+    #[must_use]
+    pub fn of_item(job: &Job) -> Self {
+        let order = &job.order;
+        let (waiting, blocked) = match &job.progress.state {
+            JobState::Waiting { until, seen: _ } => {
+                (Some(WaitingView { until: until.map(rfc3339), ..WaitingView::default() }), None)
+            }
+            JobState::Blocked { mismatch } => (None, Some(mismatch.into())),
+            JobState::Pending
+            | JobState::Processing { .. }
+            | JobState::Completed
+            | JobState::Failed
+            | JobState::Cancelled => (None, None),
+        };
+        Self {
+            id: order.id,
+            agent: order.agent.to_string(),
+            status: job.progress.state.status(),
+            submitted_at: rfc3339(order.submitted_at),
+            updated_at: rfc3339(job.progress.updated_at),
+            submitted_by: order.submitted_by.clone(),
+            labels: order.labels.clone(),
+            usage: job.progress.totals.usage.into(),
+            steps: job.progress.totals.steps,
+            budget: order.budget.into(),
+            parent: order.parent.as_ref().map(|parent| parent.job),
+            input: None,
+            result: None,
+            truncated: false,
+            failure: None,
+            cancelled: None,
+            waiting,
+            blocked,
+            links: Links::of(order.id),
+        }
+    }
+
+    /// The job as its journal shows it: the truth, also where the item is behind.
+    #[must_use]
+    pub fn of_journal(job: &Job, journal: &Journal) -> Self {
+        let mut view = Self::of_item(job);
+        let Totals { usage, steps } = *journal.totals();
+        view.usage = usage.into();
+        view.steps = steps;
+        let order = journal.edited(&job.order);
+        view.budget = order.budget.into();
+        view.input = Some(order.input);
+        if let Some(waiting) = &mut view.waiting {
+            *waiting = open_waits(journal);
+        }
+        match journal.ending() {
+            Some(ending) => view.ended(ending.clone()),
+            None => view,
+        }
+    }
+
+    /// The job with its end.
+    #[must_use]
+    pub fn ended(mut self, ending: Ending) -> Self {
+        self.waiting = None;
+        self.blocked = None;
+        match ending {
+            Ending::Completed { output } => {
+                self.status = Status::Completed;
+                let (result, truncated) = fitting(output);
+                self.result = Some(result);
+                self.truncated = truncated;
+            }
+            Ending::Failed { failure } => {
+                self.status = Status::Failed;
+                self.failure = Some((&failure).into());
+            }
+            Ending::Cancelled { by, reason } => {
+                self.status = Status::Cancelled;
+                self.cancelled = Some(CancelledView { by, reason });
+            }
+        }
+        self
+    }
+
+    /// Whether the job has ended.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        match self.status {
+            Status::Completed | Status::Failed | Status::Cancelled => true,
+            Status::Pending | Status::Processing | Status::Waiting | Status::Blocked => false,
+        }
+    }
+}
+
+/// The waits of a journal that have not ended.
+fn open_waits(journal: &Journal) -> WaitingView {
+    let mut waiting = WaitingView::default();
+    let mut earliest: Option<Timestamp> = None;
+    for record in journal.steps() {
+        let until = match &record.state {
+            StepState::Waiting { on, until } => {
+                match on {
+                    WaitFor::Time => {}
+                    WaitFor::Signal { signal } => waiting.signals.push(signal.to_string()),
+                    WaitFor::Child { child } => waiting.children.push(child.to_string()),
+                }
+                *until
+            }
+            StepState::Retrying { attempt: _, retry_at } => Some(*retry_at),
+            StepState::Started
+            | StepState::Completed { .. }
+            | StepState::Failed { .. }
+            | StepState::WaitEnded { .. }
+            | StepState::Emitted => None,
+        };
+        earliest = [earliest, until].into_iter().flatten().min();
+    }
+    waiting.until = earliest.map(rfc3339);
+    waiting
+}
+
+/// A result that fits an answer, and whether it was cut for that.
+fn fitting(output: Value) -> (Value, bool) {
+    // Values have text keys: writing them down cannot fail.
+    let whole = serde_json::to_string(&output).unwrap_or_default();
+    if whole.len() <= limits::RESULT_BYTES_MAX {
+        return (output, false);
+    }
+    let shown = output.as_str().unwrap_or(&whole);
+    (Value::String(json_prefix(shown, limits::RESULT_BYTES_MAX).0.to_owned()), true)
+}
+
+/// A job in a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct JobSummary {
+    /// Its id.
+    #[schema(value_type = uuid::Uuid)]
+    pub id: JobId,
+    /// The agent and version that drive it, as `name@version`.
+    #[schema(example = "research@1")]
+    pub agent: String,
+    /// Where it stands.
+    #[schema(schema_with = schemas::status)]
+    pub status: Status,
+    /// When it was accepted.
+    #[schema(schema_with = schemas::time)]
+    pub submitted_at: String,
+    /// When its status was last written.
+    #[schema(schema_with = schemas::time)]
+    pub updated_at: String,
+    /// The subject of the token that submitted it.
+    pub submitted_by: String,
+    /// The caller's own marks.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// Tokens used as of the last change of status.
+    pub usage: Usage,
+    /// Steps that had an outcome at the last change of status.
+    pub steps: u64,
+    /// Where to go on from here.
+    pub links: Links,
+}
+
+/// A page of jobs, newest first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct JobList {
+    /// The jobs. A list may be a moment behind.
+    pub jobs: Vec<JobSummary>,
+    /// The parameter `cursor` of the next page; none on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// A page of failed jobs that wait for a person to edit and replay them, the latest failure first. The whole story of
+/// each (every attempt, and what went in and out) is in its journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct DeadLetterList {
+    /// The jobs with their failures.
+    pub dead_letters: Vec<JobView>,
+    /// The parameter `cursor` of the next page; none on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// The answer to a signal, a cancel or a replay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TakenIn {
+    /// The job.
+    #[schema(value_type = uuid::Uuid)]
+    pub job: JobId,
+    /// The position in the journal; none when a request with this idempotency key had been taken in before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
+}

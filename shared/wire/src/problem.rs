@@ -1,0 +1,372 @@
+//! What the service says when it does not do what was asked: problems of RFC 9457.
+//!
+//! A problem's `type` is stable and is what programs decide by; its `detail` tells a person what was attempted, with
+//! what, and what to do next. Neither repeats secrets or bodies.
+
+use std::time::Duration;
+
+use longhaul_engine::job::Status;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+
+use crate::limits;
+use crate::text::shortened;
+use crate::token::Scope;
+
+/// The media type of a problem.
+pub const CONTENT_TYPE: &str = "application/problem+json";
+
+/// One fault of a job's input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Violation {
+    /// Where, as a JSON pointer into the request body.
+    #[schema(example = "/input/topic")]
+    pub field: String,
+    /// What is wrong there.
+    pub detail: String,
+}
+
+/// Everything that can keep the service from doing what was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// There is no valid token. One answer for every reason, so that nobody can search for the reason.
+    NotAuthenticated,
+    /// The token does not give this right.
+    NotAllowed {
+        /// The right that is missing.
+        scope: Scope,
+    },
+    /// No such address.
+    UnknownRoute {
+        /// The path.
+        path: String,
+    },
+    /// The address does not know this method.
+    MethodNotAllowed {
+        /// The method.
+        method: String,
+    },
+    /// No such job of this tenant.
+    NoSuchJob {
+        /// What was asked for.
+        job: String,
+    },
+    /// The body is not JSON.
+    InvalidJson {
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What is wrong there.
+        detail: String,
+    },
+    /// A field of the body does not have the agreed form.
+    InvalidField {
+        /// Where, as a JSON pointer.
+        field: String,
+        /// What is wrong.
+        detail: String,
+    },
+    /// A parameter of the address or a header does not have the agreed form.
+    InvalidParameter {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The input does not have the form that the agent asks for.
+    InvalidInput {
+        /// The agent and version.
+        agent: String,
+        /// What is wrong, at most [`limits::VIOLATIONS_MAX`].
+        violations: Vec<Violation>,
+    },
+    /// No such agent.
+    UnknownAgent {
+        /// What was asked for.
+        agent: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The body is not sent as JSON.
+    UnsupportedMediaType,
+    /// The body is too large.
+    BodyTooLarge {
+        /// What is allowed.
+        bytes_max: usize,
+    },
+    /// The idempotency key belongs to a different request.
+    KeyReused,
+    /// The job has ended.
+    JobEnded {
+        /// How, where that is known.
+        status: Option<Status>,
+    },
+    /// Only a job that failed or was cancelled can be replayed.
+    NotReplayable {
+        /// Where the job stands.
+        status: Option<Status>,
+    },
+    /// The service cannot answer now.
+    Unavailable {
+        /// When to try again.
+        retry_after: Duration,
+    },
+    /// A fault of the service.
+    Internal,
+}
+
+impl Problem {
+    /// A field that does not have the agreed form.
+    #[must_use]
+    pub fn field(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::InvalidField { field: field.into(), detail: detail.into() }
+    }
+
+    /// A parameter or header that does not have the agreed form.
+    #[must_use]
+    pub fn parameter(name: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::InvalidParameter { name: name.into(), detail: detail.into() }
+    }
+
+    /// The HTTP status.
+    #[must_use]
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::InvalidJson { .. }
+            | Self::InvalidField { .. }
+            | Self::InvalidParameter { .. }
+            | Self::InvalidInput { .. }
+            | Self::UnknownAgent { .. } => 400,
+            Self::NotAuthenticated => 401,
+            Self::NotAllowed { .. } => 403,
+            Self::UnknownRoute { .. } | Self::NoSuchJob { .. } => 404,
+            Self::MethodNotAllowed { .. } => 405,
+            Self::JobEnded { .. } | Self::NotReplayable { .. } => 409,
+            Self::BodyTooLarge { .. } => 413,
+            Self::UnsupportedMediaType => 415,
+            Self::KeyReused => 422,
+            Self::Internal => 500,
+            Self::Unavailable { .. } => 503,
+        }
+    }
+
+    /// The last part of the problem's `type`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::NotAuthenticated => "not-authenticated",
+            Self::NotAllowed { .. } => "not-allowed",
+            Self::UnknownRoute { .. } => "unknown-route",
+            Self::MethodNotAllowed { .. } => "method-not-allowed",
+            Self::NoSuchJob { .. } => "no-such-job",
+            Self::InvalidJson { .. } => "invalid-json",
+            Self::InvalidField { .. } => "invalid-field",
+            Self::InvalidParameter { .. } => "invalid-parameter",
+            Self::InvalidInput { .. } => "invalid-input",
+            Self::UnknownAgent { .. } => "unknown-agent",
+            Self::UnsupportedMediaType => "unsupported-media-type",
+            Self::BodyTooLarge { .. } => "body-too-large",
+            Self::KeyReused => "idempotency-key-reused",
+            Self::JobEnded { .. } => "job-ended",
+            Self::NotReplayable { .. } => "not-replayable",
+            Self::Unavailable { .. } => "unavailable",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// The problem in a few words, the same for all of its kind.
+    #[must_use]
+    pub const fn title(&self) -> &'static str {
+        match self {
+            Self::NotAuthenticated => "A valid token is needed",
+            Self::NotAllowed { .. } => "The token does not allow this",
+            Self::UnknownRoute { .. } => "There is nothing at this address",
+            Self::MethodNotAllowed { .. } => "This address does not know the method",
+            Self::NoSuchJob { .. } => "There is no such job",
+            Self::InvalidJson { .. } => "The body is not valid JSON",
+            Self::InvalidField { .. } => "A field of the request is wrong",
+            Self::InvalidParameter { .. } => "A parameter or header of the request is wrong",
+            Self::InvalidInput { .. } => "The agent does not take this input",
+            Self::UnknownAgent { .. } => "There is no such agent",
+            Self::UnsupportedMediaType => "The body is not sent as JSON",
+            Self::BodyTooLarge { .. } => "The body is too large",
+            Self::KeyReused => "The idempotency key belongs to another request",
+            Self::JobEnded { .. } => "The job has ended",
+            Self::NotReplayable { .. } => "The job cannot be replayed",
+            Self::Unavailable { .. } => "The service cannot answer now",
+            Self::Internal => "The service has a fault",
+        }
+    }
+
+    /// What was attempted, with what, and what to do next.
+    #[must_use]
+    pub fn detail(&self) -> String {
+        let echo = |text: &str| shortened(text, limits::ECHO_LENGTH_MAX);
+        match self {
+            Self::NotAuthenticated => "Send `Authorization: Bearer <token>` with a token of the configured issuer and \
+                                       audience that has not expired and names a tenant."
+                .into(),
+            Self::NotAllowed { scope } => {
+                format!("This call needs the scope `{}`; ask for a token that has it.", scope.as_str())
+            }
+            Self::UnknownRoute { path } => {
+                format!("`{}` is no address of this service; GET /openapi.json lists them all.", echo(path))
+            }
+            Self::MethodNotAllowed { method } => {
+                format!("`{}` is not a method of this address; the header Allow lists those that are.", echo(method))
+            }
+            Self::NoSuchJob { job } => {
+                format!("No job `{}` belongs to the tenant of this token; check the id and the token.", echo(job))
+            }
+            Self::InvalidJson { line, column, detail } => {
+                format!("The body cannot be read at line {line}, column {column}: {detail}.")
+            }
+            Self::InvalidField { field, detail } => {
+                if field.is_empty() {
+                    format!("The body: {detail}.")
+                } else {
+                    format!("`{field}`: {detail}.")
+                }
+            }
+            Self::InvalidParameter { name, detail } => format!("`{name}`: {detail}."),
+            Self::InvalidInput { agent, violations } => match violations.first() {
+                Some(first) => {
+                    format!("`{}`: {}; GET /v1/agents has the schema of {agent}.", first.field, first.detail)
+                }
+                None => {
+                    format!("The input does not have the form that {agent} asks for; GET /v1/agents has its schema.")
+                }
+            },
+            Self::UnknownAgent { agent, known } => {
+                format!("No agent `{}` is registered; there are {}.", echo(agent), known.join(", "))
+            }
+            Self::UnsupportedMediaType => "Send the body uncompressed with `Content-Type: application/json`.".into(),
+            Self::BodyTooLarge { bytes_max } => {
+                format!("At most {bytes_max} bytes are taken; put larger inputs into object storage and name them.")
+            }
+            Self::KeyReused => "A job was submitted under this Idempotency-Key with a different body; take a new key, \
+                                or send the first body again to get its job."
+                .into(),
+            Self::JobEnded { status } => format!(
+                "{} Only a replay (POST …/replay) of a job that FAILED or was CANCELLED opens it again.",
+                stands(*status, "The job has ended and takes nothing in any more.")
+            ),
+            Self::NotReplayable { status } => format!(
+                "{} Only a job that FAILED or was CANCELLED can be replayed.",
+                stands(*status, "The job is not in a state to be replayed.")
+            ),
+            Self::Unavailable { retry_after } => format!(
+                "A service that this one stands on did not answer. Whether the request took effect is not known; \
+                 send it again in {} s, with the same Idempotency-Key.",
+                retry_after.as_secs()
+            ),
+            Self::Internal => "The request met a fault of the service, which has been logged under the request id; \
+                               tell the operator the id."
+                .into(),
+        }
+    }
+
+    /// Seconds for a `Retry-After` header.
+    #[must_use]
+    pub const fn retry_after_seconds(&self) -> Option<u64> {
+        match self {
+            Self::Unavailable { retry_after } => Some(retry_after.as_secs()),
+            _ => None,
+        }
+    }
+
+    /// The field at fault, where one is.
+    fn pointer(&self) -> Option<String> {
+        match self {
+            Self::InvalidField { field, .. } => Some(field.clone()),
+            Self::InvalidInput { violations, .. } => violations.first().map(|first| first.field.clone()),
+            Self::UnknownAgent { .. } => Some("/agent".into()),
+            _ => None,
+        }
+    }
+
+    /// What this kind of problem says besides, for programs.
+    fn extras(&self) -> Map<String, Value> {
+        let value = match self {
+            Self::NotAllowed { scope } => json!({ "scope": scope.as_str() }),
+            Self::InvalidJson { line, column, .. } => json!({ "line": line, "column": column }),
+            Self::InvalidParameter { name, .. } => json!({ "parameter": name }),
+            Self::InvalidInput { agent, violations } => json!({ "agent": agent, "violations": violations }),
+            Self::UnknownAgent { known, .. } => json!({ "known": known }),
+            Self::BodyTooLarge { bytes_max } => json!({ "bytes_max": bytes_max }),
+            Self::JobEnded { status: Some(status) } | Self::NotReplayable { status: Some(status) } => {
+                json!({ "job_status": status })
+            }
+            Self::NotAuthenticated
+            | Self::UnknownRoute { .. }
+            | Self::MethodNotAllowed { .. }
+            | Self::NoSuchJob { .. }
+            | Self::InvalidField { .. }
+            | Self::UnsupportedMediaType
+            | Self::KeyReused
+            | Self::JobEnded { status: None }
+            | Self::NotReplayable { status: None }
+            | Self::Unavailable { .. }
+            | Self::Internal => Value::Null,
+        };
+        match value {
+            Value::Object(map) => map,
+            _ => Map::new(),
+        }
+    }
+
+    /// The problem as it is sent.
+    #[must_use]
+    pub fn body(&self, instance: Option<&str>, request_id: Option<&str>) -> ProblemBody {
+        ProblemBody {
+            kind: format!("urn:longhaul:problem:{}", self.name()),
+            title: self.title().to_owned(),
+            status: self.status(),
+            detail: self.detail(),
+            // Our longest own address has 120 characters or so; a foreign one is shortened.
+            instance: instance.map(|path| shortened(path, 200)),
+            request_id: request_id.map(str::to_owned),
+            field: self.pointer(),
+            extras: self.extras(),
+        }
+    }
+}
+
+fn stands(status: Option<Status>, otherwise: &str) -> String {
+    match status {
+        Some(status) => format!("The job is {}.", status.as_str()),
+        None => otherwise.to_owned(),
+    }
+}
+
+/// A problem as it is sent (`application/problem+json`, RFC 9457).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(title = "Problem")]
+pub struct ProblemBody {
+    /// What kind of problem it is: stable, for programs.
+    #[serde(rename = "type")]
+    #[schema(example = "urn:longhaul:problem:no-such-job")]
+    pub kind: String,
+    /// The kind in a few words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What was attempted, with what, and what to do next.
+    pub detail: String,
+    /// The address of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// The request's id, as in the header `x-request-id`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// The field at fault, as a JSON pointer into the request body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "/input/topic")]
+    pub field: Option<String>,
+    /// What this kind says besides: `violations`, `known`, `line` and `column`, `parameter`, `scope`, `job_status`.
+    #[serde(flatten)]
+    #[schema(value_type = std::collections::BTreeMap<String, Value>, additional_properties)]
+    pub extras: Map<String, Value>,
+}

@@ -1,0 +1,355 @@
+//! What callers ask for, and the checks that need no look at what is stored.
+
+use std::collections::BTreeMap;
+
+use longhaul_engine::entry::Edit;
+use longhaul_engine::ids::SignalKey;
+use longhaul_engine::limits::{BODY_BYTES_MAX, IDEMPOTENCY_KEY_LENGTH_MAX, LABEL_LENGTH_MAX, LABELS_MAX};
+use longhaul_engine::{Seq, budget};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::limits;
+use crate::problem::Problem;
+use crate::text::shortened;
+
+/// The most that a job may use; a part that is not named is bounded by the service or not at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// Tokens in and out of models, all attempts counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, example = 200_000)]
+    pub tokens: Option<u64>,
+    /// Steps with an outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub steps: Option<u64>,
+    /// Seconds since submission, waits included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub wall_seconds: Option<u64>,
+}
+
+impl From<budget::Budget> for Budget {
+    fn from(budget: budget::Budget) -> Self {
+        let budget::Budget { tokens, steps, wall_seconds } = budget;
+        Self { tokens, steps, wall_seconds }
+    }
+}
+
+impl From<Budget> for budget::Budget {
+    fn from(budget: Budget) -> Self {
+        let Budget { tokens, steps, wall_seconds } = budget;
+        Self { tokens, steps, wall_seconds }
+    }
+}
+
+impl Budget {
+    fn check(&self, at: &str) -> Result<(), Problem> {
+        for (name, part) in [("tokens", self.tokens), ("steps", self.steps), ("wall_seconds", self.wall_seconds)] {
+            if part == Some(0) {
+                return Err(Problem::field(format!("{at}/{name}"), "must be at least 1; leave it out for no bound"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// POST /v1/jobs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubmitRequest {
+    /// The agent: `name` for its newest version, or `name@version`.
+    #[schema(example = "research")]
+    pub agent: String,
+    /// The agent's input; its form is the agent's own (GET /v1/agents).
+    #[serde(default = "empty_object")]
+    #[schema(example = json!({ "topic": "how queues make agents reliable" }))]
+    pub input: Value,
+    /// What the job may use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// Where to report the job's end (POST of its last event).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 2048, example = "https://example.com/hooks/jobs")]
+    pub webhook: Option<String>,
+    /// The caller's own marks, for lists: at most 16, names and values of at most 128 characters.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+fn empty_object() -> Value {
+    Value::Object(serde_json::Map::new())
+}
+
+impl SubmitRequest {
+    /// Checks everything but the input, whose form is the agent's.
+    ///
+    /// # Errors
+    /// [`Problem::InvalidField`] with the first field at fault.
+    pub fn check(&self) -> Result<(), Problem> {
+        if let Some(budget) = &self.budget {
+            budget.check("/budget")?;
+        }
+        if let Some(webhook) = &self.webhook {
+            check_webhook(webhook)?;
+        }
+        check_labels(&self.labels)
+    }
+}
+
+/// The form of a webhook's address. Whether it may be called is decided when it is, on the address it resolves to.
+fn check_webhook(text: &str) -> Result<(), Problem> {
+    let wrong = |detail: &str| Err(Problem::field("/webhook", detail));
+    if text.chars().count() > limits::WEBHOOK_LENGTH_MAX {
+        return wrong("must have at most 2048 characters");
+    }
+    match url::Url::parse(text) {
+        Ok(url) if !matches!(url.scheme(), "https" | "http") => wrong("must begin with https:// or http://"),
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            wrong("must not carry a name or password; the receiver checks the signature instead")
+        }
+        Ok(url) if url.host().is_none() => wrong("must name a host"),
+        Ok(_) => Ok(()),
+        Err(error) => wrong(&format!("must be an absolute address ({error})")),
+    }
+}
+
+fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Problem> {
+    if labels.len() > LABELS_MAX {
+        return Err(Problem::field("/labels", format!("has {} labels; at most {LABELS_MAX} are kept", labels.len())));
+    }
+    for (name, value) in labels {
+        let wrong = |detail: String| Err(Problem::field(pointer_at("/labels", name), detail));
+        if name.is_empty() {
+            return wrong("a label's name must not be empty".into());
+        }
+        for (what, text) in [("name", name), ("value", value)] {
+            if text.chars().count() > LABEL_LENGTH_MAX {
+                return wrong(format!("the label's {what} must have at most {LABEL_LENGTH_MAX} characters"));
+            }
+            if text.chars().any(char::is_control) {
+                return wrong(format!("the label's {what} must not hold control characters"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// POST /v1/jobs/{id}/cancel.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CancelRequest {
+    /// Why, for those who read the job's events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1000)]
+    pub reason: Option<String>,
+}
+
+impl CancelRequest {
+    /// Checks the reason's length.
+    ///
+    /// # Errors
+    /// [`Problem::InvalidField`].
+    pub fn check(&self) -> Result<(), Problem> {
+        match &self.reason {
+            Some(reason) if reason.chars().count() > limits::REASON_LENGTH_MAX => {
+                Err(Problem::field("/reason", "must have at most 1000 characters"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// POST /v1/jobs/{id}/signals/{name}.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SignalRequest {
+    /// What the signal says; its form is the agent's own.
+    #[serde(default)]
+    #[schema(example = json!({ "decision": "approved" }))]
+    pub payload: Value,
+}
+
+impl SignalRequest {
+    /// Checks the payload's size.
+    ///
+    /// # Errors
+    /// [`Problem::InvalidField`].
+    pub fn check(&self) -> Result<(), Problem> {
+        let bytes = serde_json::to_vec(&self.payload).map_or(usize::MAX, |text| text.len());
+        if bytes > limits::SIGNAL_BYTES_MAX {
+            return Err(Problem::field(
+                "/payload",
+                format!("has {bytes} bytes as JSON; a signal carries at most {}", limits::SIGNAL_BYTES_MAX),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What is changed before a replay; what is not named stays.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EditRequest {
+    /// A new input, whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// A new budget, whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+}
+
+/// POST /v1/jobs/{id}/replay.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReplayRequest {
+    /// Outcomes from this journal position on are forgotten; without it only failed ones are, so that the job goes on
+    /// from its last good step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub from: Option<u64>,
+    /// What is changed before.
+    #[serde(default)]
+    pub edit: EditRequest,
+}
+
+impl ReplayRequest {
+    /// Checks everything but a new input, whose form is the agent's.
+    ///
+    /// # Errors
+    /// [`Problem::InvalidField`] with the first field at fault.
+    pub fn check(&self) -> Result<(), Problem> {
+        if self.from == Some(0) {
+            return Err(Problem::field("/from", "must be at least 1: a journal's first position"));
+        }
+        self.edit.budget.map_or(Ok(()), |budget| budget.check("/edit/budget"))
+    }
+
+    /// Where outcomes are forgotten from.
+    #[must_use]
+    pub fn from_seq(&self) -> Option<Seq> {
+        self.from.map(Seq)
+    }
+
+    /// The edit as the journal keeps it.
+    #[must_use]
+    pub fn into_edit(self) -> Edit {
+        Edit { input: self.edit.input, budget: self.edit.budget.map(Into::into) }
+    }
+}
+
+/// Reads a request body.
+///
+/// # Errors
+/// [`Problem::BodyTooLarge`], [`Problem::InvalidJson`] with the position, [`Problem::InvalidField`] with the field.
+pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    if body.len() > BODY_BYTES_MAX {
+        return Err(Problem::BodyTooLarge { bytes_max: BODY_BYTES_MAX });
+    }
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let field = pointer(error.path());
+        problem_of(error.inner(), field)
+    })?;
+    reader.end().map_err(|error| problem_of(&error, String::new()))?;
+    Ok(value)
+}
+
+/// As [`parse`], where an empty body means the default.
+///
+/// # Errors
+/// See [`parse`].
+pub fn parse_or_default<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Problem> {
+    if body.is_empty() { Ok(T::default()) } else { parse(body) }
+}
+
+fn problem_of(error: &serde_json::Error, field: String) -> Problem {
+    let detail = without_values(&error.to_string());
+    match error.classify() {
+        serde_json::error::Category::Data => Problem::InvalidField { field, detail },
+        serde_json::error::Category::Io | serde_json::error::Category::Syntax | serde_json::error::Category::Eof => {
+            Problem::InvalidJson { line: error.line(), column: error.column(), detail }
+        }
+    }
+}
+
+/// A reader's message without the value that it met (which may be a secret or a megabyte) and without the position
+/// (which has its own place).
+fn without_values(message: &str) -> String {
+    let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
+    let message = match message.rsplit_once(", expected ") {
+        Some((found, expected)) if found.starts_with("invalid type: ") || found.starts_with("invalid value: ") => {
+            format!("must be {}", in_json_words(expected))
+        }
+        Some((found, expected)) => format!("{}, expected {expected}", shortened(found, limits::ECHO_LENGTH_MAX + 20)),
+        None => message.to_owned(),
+    };
+    shortened(&message, 200)
+}
+
+/// What a reader expected, in the words of JSON and not of Rust.
+fn in_json_words(expected: &str) -> &str {
+    match expected {
+        "u64" | "u32" | "usize" => "a whole number, 0 or more",
+        "a map" => "an object",
+        "a sequence" => "a list",
+        _ if expected.starts_with("struct ") => "an object",
+        _ => expected,
+    }
+}
+
+/// A reader's path as a JSON pointer (RFC 6901).
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    path.iter().fold(String::new(), |pointer, segment| match segment {
+        Segment::Seq { index } => format!("{pointer}/{index}"),
+        Segment::Map { key } => pointer_at(&pointer, key),
+        Segment::Enum { .. } | Segment::Unknown => pointer,
+    })
+}
+
+/// The pointer to `key` of what stands at `parent`.
+#[must_use]
+pub fn pointer_at(parent: &str, key: &str) -> String {
+    let key = shortened(key, limits::ECHO_LENGTH_MAX).replace('~', "~0").replace('/', "~1");
+    format!("{parent}/{key}")
+}
+
+/// Reads an `Idempotency-Key` header: the key as it is, or in the quotes of a structured header.
+///
+/// # Errors
+/// [`Problem::InvalidParameter`].
+pub fn idempotency_key(text: &str) -> Result<SignalKey, Problem> {
+    let bare = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
+    bare.parse().map_err(|_| {
+        Problem::parameter(
+            "Idempotency-Key",
+            format!(
+                "must have 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} characters out of letters, digits, '-', '_', '.' and ':'"
+            ),
+        )
+    })
+}
+
+/// Reads a `traceparent` header (W3C trace context, version 00). One that is malformed counts as none, as the
+/// recommendation asks.
+#[must_use]
+pub fn traceparent(text: &str) -> Option<&str> {
+    let parts: Vec<&str> = text.split('-').collect();
+    let hex = |part: &str, length: usize| {
+        part.len() == length && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    };
+    let not_zero = |part: &str| part.bytes().any(|b| b != b'0');
+    match parts.as_slice() {
+        ["00", trace, span, flags]
+            if hex(trace, 32) && hex(span, 16) && hex(flags, 2) && not_zero(trace) && not_zero(span) =>
+        {
+            Some(text)
+        }
+        _ => None,
+    }
+}

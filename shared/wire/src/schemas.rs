@@ -1,0 +1,32 @@
+//! OpenAPI schemas of types that the engine owns: taken from the engine's own lists, so that they cannot drift.
+
+use longhaul_engine::job::Status;
+use utoipa::openapi::KnownFormat;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
+
+use crate::events::EventType;
+
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(SchemaType::new(Type::String))
+}
+
+/// A job's status.
+pub(crate) fn status() -> Schema {
+    text()
+        .enum_values(Some(Status::ALL.map(Status::as_str)))
+        .description(Some("Where the job stands. COMPLETED, FAILED and CANCELLED are ends; a replay opens them again."))
+        .into()
+}
+
+/// A time.
+pub(crate) fn time() -> Schema {
+    text().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).into()
+}
+
+/// What an event is about.
+pub(crate) fn event_type() -> Schema {
+    text()
+        .enum_values(Some(EventType::ALL.iter().map(|kind| kind.as_str())))
+        .description(Some("What happened; readers skip types that they do not know."))
+        .into()
+}

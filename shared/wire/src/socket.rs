@@ -1,0 +1,115 @@
+//! The messages of the WebSocket: what clients ask for and what they are sent.
+
+use longhaul_engine::JobId;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::events::Event;
+use crate::limits;
+use crate::problem::{Problem, ProblemBody};
+use crate::requests;
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(tag = "action", rename_all = "snake_case")]
+pub enum ClientMessage {
+    /// Send me the events of a job: first those behind `after`, then each new one.
+    Subscribe {
+        /// The job.
+        #[schema(value_type = uuid::Uuid)]
+        job: JobId,
+        /// The last position that I have seen; 0 for all.
+        after: u64,
+    },
+    /// Send me no more events of a job.
+    Unsubscribe {
+        /// The job.
+        #[schema(value_type = uuid::Uuid)]
+        job: JobId,
+    },
+    /// Keep the connection open: API Gateway closes one that was silent for 10 min.
+    Ping,
+}
+
+/// A client's message before its fields are checked against its action.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AnyMessage {
+    action: String,
+    job: Option<String>,
+    after: Option<u64>,
+}
+
+impl ClientMessage {
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// [`Problem::BodyTooLarge`], [`Problem::InvalidJson`], [`Problem::InvalidField`]; [`Problem::NoSuchJob`] for an id
+    /// that no job can have.
+    pub fn parse(text: &str) -> Result<Self, Problem> {
+        if text.len() > limits::SOCKET_MESSAGE_BYTES_MAX {
+            return Err(Problem::BodyTooLarge { bytes_max: limits::SOCKET_MESSAGE_BYTES_MAX });
+        }
+        let AnyMessage { action, job, after } = requests::parse(text.as_bytes())?;
+        let job_of = |job: Option<String>| -> Result<JobId, Problem> {
+            let text = job.ok_or_else(|| Problem::field("/job", "is needed: the id of a job"))?;
+            text.parse().map_err(|_| Problem::NoSuchJob { job: text })
+        };
+        match action.as_str() {
+            "subscribe" => Ok(Self::Subscribe { job: job_of(job)?, after: after.unwrap_or(0) }),
+            "unsubscribe" => Ok(Self::Unsubscribe { job: job_of(job)? }),
+            "ping" => Ok(Self::Ping),
+            _ => Err(Problem::field("/action", "must be `subscribe`, `unsubscribe` or `ping`")),
+        }
+    }
+}
+
+/// What a client is sent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ServerMessage {
+    /// Something happened. An event may come twice; its `sequence` tells.
+    Event {
+        /// What.
+        event: Box<Event>,
+    },
+    /// The subscription stands. Events behind `after` follow in order.
+    Subscribed {
+        /// The job.
+        #[schema(value_type = uuid::Uuid)]
+        job: JobId,
+        /// The position behind which events are sent.
+        after: u64,
+    },
+    /// The subscription has ended.
+    Unsubscribed {
+        /// The job.
+        #[schema(value_type = uuid::Uuid)]
+        job: JobId,
+    },
+    /// The answer to a ping.
+    Pong,
+    /// A message was not taken.
+    Problem {
+        /// The job that it was about, where it named one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<uuid::Uuid>)]
+        job: Option<JobId>,
+        /// Why.
+        problem: Box<ProblemBody>,
+    },
+}
+
+impl ServerMessage {
+    /// The message of an event.
+    #[must_use]
+    pub fn event(event: Event) -> Self {
+        Self::Event { event: Box::new(event) }
+    }
+
+    /// The message of a problem.
+    #[must_use]
+    pub fn problem(job: Option<JobId>, problem: &Problem, request_id: Option<&str>) -> Self {
+        Self::Problem { job, problem: Box::new(problem.body(None, request_id)) }
+    }
+}

@@ -1,0 +1,376 @@
+//! The wire shapes, held by golden files: a change of one of them is a change of the public interface.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use longhaul_engine::budget::Budget;
+use longhaul_engine::entry::{Branch, Edit, StepId, WaitEnd, WaitFor};
+use longhaul_engine::ids::Nonce;
+use longhaul_engine::job::{JobState, Mismatch, Order, Parent, Status};
+use longhaul_engine::{
+    AgentRef, Batch, Entry, ErrorClass, Failure, Job, JobId, Journal, Seq, StepKey, StepKind, Timestamp, Usage,
+};
+use longhaul_wire::events::{EventList, EventType};
+use longhaul_wire::jobs::{DeadLetterList, JobList, JobSummary, JobView, Links, TakenIn};
+use longhaul_wire::journal::JournalView;
+use longhaul_wire::problem::Violation;
+use longhaul_wire::socket::{ClientMessage, ServerMessage};
+use longhaul_wire::{Event, Problem, Scope, agents, limits};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+const START_MS: u64 = 1_769_846_400_000;
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::from_millis(START_MS + ms)
+}
+
+fn job_id() -> JobId {
+    "0190b6a2-7d3c-7c4e-9b1f-0a2b3c4d5e6f".parse().unwrap()
+}
+
+fn step(position: u64, name: &str, kind: StepKind) -> StepId {
+    StepId { key: StepKey::at("", position), name: name.into(), kind, branch: None }
+}
+
+fn failure() -> Failure {
+    Failure {
+        class: ErrorClass::Timeout,
+        message: "POST /v1/chat/completions gave no answer within 120 s".into(),
+        causes: vec!["operation timed out".into()],
+        step: Some(StepKey::at("", 1)),
+    }
+}
+
+/// One of each kind, in an order that a journal may have.
+fn entries() -> Vec<Entry> {
+    let branch = StepId {
+        key: StepKey::at(&StepKey::at("", 3).branch_scope(1), 0),
+        name: "read".into(),
+        kind: StepKind::Step,
+        branch: Some(Branch { index: 1, of: 4 }),
+    };
+    let usage = Usage { input_tokens: 120, output_tokens: 45, cached_tokens: 100, reasoning_tokens: 0 };
+    let read = |id| Entry::StepCompleted {
+        id,
+        attempt: 1,
+        started_at: at(100),
+        output: json!({ "notes": ["a", "b"] }),
+        usage,
+    };
+    let by = || "user-1".to_owned();
+    vec![
+        Entry::Claimed { epoch: longhaul_engine::Epoch(1), session: "session-1".parse().unwrap(), takeover: false },
+        read(step(0, "plan", StepKind::Step)),
+        read(branch),
+        Entry::StepStarted { id: step(1, "publish", StepKind::EffectOnce) },
+        Entry::AttemptFailed {
+            id: step(1, "publish", StepKind::EffectOnce),
+            attempt: 1,
+            started_at: at(200),
+            failure: failure(),
+            retry_at: at(10_200),
+        },
+        Entry::StepFailed {
+            id: step(1, "publish", StepKind::EffectOnce),
+            attempt: 2,
+            started_at: at(10_200),
+            failure: failure(),
+        },
+        Entry::Emitted { id: step(2, "progress", StepKind::Emit), data: json!({ "done": 3, "of": 10 }) },
+        Entry::Waiting {
+            id: step(4, "approval", StepKind::Signal),
+            on: WaitFor::Signal { signal: "approval".parse().unwrap() },
+            until: Some(at(60_000)),
+        },
+        Entry::Signalled {
+            signal: "approval".parse().unwrap(),
+            key: "key-1".parse().unwrap(),
+            payload: json!({ "decision": "approved" }),
+            by: by(),
+        },
+        Entry::WaitEnded { id: step(4, "approval", StepKind::Signal), end: WaitEnd::Signal { signal_seq: Seq(9) } },
+        Entry::CancelRequested { key: "key-2".parse().unwrap(), by: by(), reason: Some("wrong topic".into()) },
+        Entry::Failed { failure: failure() },
+        Entry::Replayed {
+            key: "key-3".parse().unwrap(),
+            by: by(),
+            from: Some(Seq(4)),
+            edit: Edit {
+                input: Some(json!({ "topic": "queues" })),
+                budget: Some(Budget { tokens: Some(1_000), ..Budget::default() }),
+            },
+        },
+        Entry::Cancelled { by: by(), reason: None },
+        Entry::Completed { output: json!({ "report": "…" }) },
+    ]
+}
+
+fn batch(first: u64, entries: Vec<Entry>) -> Batch {
+    Batch::new(Seq(first), Nonce::from_uuid(Uuid::from_u128(7)), at(500), entries)
+}
+
+fn job(state: JobState) -> Job {
+    let order = Order {
+        tenant: "acme".parse().unwrap(),
+        id: job_id(),
+        agent: AgentRef { name: "research".parse().unwrap(), version: 1 },
+        input: json!({ "topic": "how queues make agents reliable" }),
+        budget: Budget { tokens: Some(200_000), steps: None, wall_seconds: Some(3_600) },
+        webhook: Some("https://example.com/hook".into()),
+        labels: BTreeMap::from([("team".into(), "search".into())]),
+        parent: Some(Parent { job: JobId::from_uuid(Uuid::from_u128(1)), step: StepKey::at("", 2) }),
+        traceparent: None,
+        submitted_at: at(0),
+        submitted_by: "user-1".into(),
+    };
+    let mut job = Job::accepted(order, Nonce::from_uuid(Uuid::from_u128(2)));
+    job.progress.state = state;
+    job
+}
+
+fn view(state: JobState, entries: Vec<Entry>) -> JobView {
+    let journal = match entries.is_empty() {
+        true => Journal::default(),
+        false => Journal::read([batch(1, entries)]).unwrap(),
+    };
+    JobView::of_journal(&job(state), &journal)
+}
+
+#[test]
+fn events_of_every_entry() {
+    let events = Event::of_batch(job_id(), &batch(1, entries()));
+    let seen: Vec<EventType> = events.iter().map(|event| event.kind).collect();
+    assert!(EventType::ALL.iter().all(|kind| seen.contains(kind)), "an event has no golden form: {seen:?}");
+    for event in &events {
+        let text = serde_json::to_string(event).unwrap();
+        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), *event);
+        let ends = matches!(
+            event.kind,
+            EventType::AgentJobCompleted | EventType::AgentJobFailed | EventType::AgentJobCancelled
+        );
+        assert_eq!(event.is_end(), ends);
+    }
+    insta::assert_json_snapshot!("events", events);
+}
+
+#[test]
+fn jobs_in_every_state() {
+    let waiting = vec![
+        Entry::Waiting {
+            id: step(0, "approval", StepKind::Signal),
+            on: WaitFor::Signal { signal: "approval".parse().unwrap() },
+            until: Some(at(60_000)),
+        },
+        Entry::Waiting {
+            id: step(1, "child", StepKind::Child),
+            on: WaitFor::Child { child: JobId::from_uuid(Uuid::from_u128(3)) },
+            until: None,
+        },
+        Entry::Waiting { id: step(2, "nap", StepKind::Sleep), on: WaitFor::Time, until: Some(at(5_000)) },
+        Entry::AttemptFailed {
+            id: step(3, "call", StepKind::Step),
+            attempt: 1,
+            started_at: at(0),
+            failure: failure(),
+            retry_at: at(10_000),
+        },
+    ];
+    let mismatch =
+        Mismatch { step: Some(StepKey::at("", 1)), recorded: "step `plan`".into(), attempted: "step `draft`".into() };
+    let done = Entry::Completed { output: json!({ "report": "…" }) };
+    let views = [
+        view(JobState::Pending, vec![]),
+        view(JobState::Waiting { until: Some(at(1)), seen: Seq(5) }, waiting),
+        view(JobState::Blocked { mismatch }, vec![]),
+        view(JobState::Failed, vec![Entry::Failed { failure: failure() }]),
+        view(JobState::Cancelled, vec![Entry::Cancelled { by: "user-1".into(), reason: Some("late".into()) }]),
+        // The item is behind: the journal counts.
+        view(JobState::Waiting { until: None, seen: Seq(1) }, vec![done]),
+        view(
+            JobState::Failed,
+            vec![
+                Entry::Failed { failure: failure() },
+                Entry::Replayed {
+                    key: "key".parse().unwrap(),
+                    by: "user-1".into(),
+                    from: None,
+                    edit: Edit { input: Some(json!("new")), budget: Some(Budget::default()) },
+                },
+                Entry::Completed { output: json!(1) },
+            ],
+        ),
+    ];
+    for view in &views {
+        let text = serde_json::to_string(view).unwrap();
+        assert_eq!(serde_json::from_str::<JobView>(&text).unwrap(), *view);
+        assert_eq!(view.is_over(), matches!(view.status, Status::Completed | Status::Failed | Status::Cancelled));
+    }
+    insta::assert_json_snapshot!("jobs", views);
+}
+
+#[test]
+fn lists_and_answers() {
+    let dead =
+        JobView::of_item(&job(JobState::Failed)).ended(longhaul_engine::journal::Ending::Failed { failure: failure() });
+    let whole = view(JobState::Pending, vec![]);
+    let summary = JobSummary {
+        id: whole.id,
+        agent: whole.agent.clone(),
+        status: whole.status,
+        submitted_at: whole.submitted_at.clone(),
+        updated_at: whole.updated_at.clone(),
+        submitted_by: whole.submitted_by.clone(),
+        labels: whole.labels.clone(),
+        usage: whole.usage,
+        steps: whole.steps,
+        links: Links::of(whole.id),
+    };
+    insta::assert_json_snapshot!(
+        "lists",
+        json!({
+            "jobs": JobList { jobs: vec![summary], next: Some("abc".into()) },
+            "dead_letters": DeadLetterList { dead_letters: vec![dead], next: None },
+            "taken_in": TakenIn { job: job_id(), seq: Some(7) },
+            "events": EventList { events: vec![], next: 12, ended: true },
+        })
+    );
+}
+
+#[test]
+fn journals() {
+    insta::assert_json_snapshot!("journal", JournalView::page(job_id(), &[batch(1, entries())], 0, 100));
+}
+
+#[test]
+fn a_journal_comes_in_pages_without_gap_or_double() {
+    let large = |n: u64| Entry::Completed { output: json!("x".repeat(usize::try_from(n).unwrap())) };
+    let batches = [
+        batch(1, vec![large(10), large(10), large(10)]),
+        batch(4, vec![large(3_000_000), large(3_000_000)]),
+        batch(6, vec![large(5_000_000), large(1)]),
+    ];
+    for page_max in [1, 2, 100] {
+        let (mut after, mut seen, mut cut) = (0, Vec::new(), Vec::new());
+        loop {
+            let page = JournalView::page(job_id(), &batches, after, page_max);
+            assert!(serde_json::to_vec(&page).unwrap().len() < limits::JOURNAL_PAGE_BYTES_MAX + 1_000);
+            seen.extend(page.entries.iter().map(|entry| entry.seq.0));
+            cut.extend(page.entries.iter().filter(|entry| entry.truncated).map(|entry| entry.seq.0));
+            match page.next {
+                Some(next) => after = next,
+                None => break,
+            }
+        }
+        assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7], "pages of {page_max}");
+        assert_eq!(cut, [6]);
+    }
+}
+
+#[test]
+fn socket_messages() {
+    let event = Event::of_entry(job_id(), Seq(3), at(1), &Entry::Completed { output: json!(1) });
+    let messages = [
+        ServerMessage::event(event),
+        ServerMessage::Subscribed { job: job_id(), after: 3 },
+        ServerMessage::Unsubscribed { job: job_id() },
+        ServerMessage::Pong,
+        ServerMessage::problem(Some(job_id()), &Problem::NoSuchJob { job: job_id().to_string() }, Some("r-1")),
+    ];
+    insta::assert_json_snapshot!("socket", messages);
+    for (text, wanted) in [
+        (
+            format!(r#"{{"action":"subscribe","job":"{}"}}"#, job_id()),
+            Ok(ClientMessage::Subscribe { job: job_id(), after: 0 }),
+        ),
+        (
+            format!(r#"{{"action":"subscribe","job":"{}","after":7}}"#, job_id()),
+            Ok(ClientMessage::Subscribe { job: job_id(), after: 7 }),
+        ),
+        (
+            format!(r#"{{"action":"unsubscribe","job":"{}"}}"#, job_id()),
+            Ok(ClientMessage::Unsubscribe { job: job_id() }),
+        ),
+        (r#"{"action":"ping"}"#.into(), Ok(ClientMessage::Ping)),
+        ("".into(), Err("invalid-json")),
+        ("[1]".into(), Err("invalid-field")),
+        (r#"{"action":"dance"}"#.into(), Err("invalid-field")),
+        (r#"{"action":"subscribe"}"#.into(), Err("invalid-field")),
+        (r#"{"action":"subscribe","job":"../x"}"#.into(), Err("no-such-job")),
+        (r#"{"action":"subscribe","job":7}"#.into(), Err("invalid-field")),
+        (r#"{"action":"ping","more":1}"#.into(), Err("invalid-field")),
+        (format!(r#"{{"action":"ping"{}}}"#, " ".repeat(5_000)), Err("body-too-large")),
+    ] {
+        let found = ClientMessage::parse(&text).map_err(|problem| problem.name());
+        assert_eq!(found, wanted, "{text}");
+    }
+}
+
+fn problems() -> Vec<Problem> {
+    vec![
+        Problem::NotAuthenticated,
+        Problem::NotAllowed { scope: Scope::Operate },
+        Problem::UnknownRoute { path: "/v1/jops".into() },
+        Problem::MethodNotAllowed { method: "PUT".into() },
+        Problem::NoSuchJob { job: "x".repeat(500) },
+        Problem::InvalidJson { line: 3, column: 7, detail: "expected `,` or `}`".into() },
+        Problem::field("/budget/tokens", "must be u64"),
+        Problem::parameter("wait", "must be a number of seconds"),
+        Problem::InvalidInput {
+            agent: "research@1".into(),
+            violations: vec![Violation { field: "/input/topic".into(), detail: "is too short".into() }],
+        },
+        Problem::UnknownAgent { agent: "reserch".into(), known: vec!["research@1".into(), "compliance@1".into()] },
+        Problem::UnsupportedMediaType,
+        Problem::BodyTooLarge { bytes_max: 1_048_576 },
+        Problem::KeyReused,
+        Problem::JobEnded { status: Some(Status::Failed) },
+        Problem::JobEnded { status: None },
+        Problem::NotReplayable { status: Some(Status::Waiting) },
+        Problem::Unavailable { retry_after: Duration::from_secs(2) },
+        Problem::Internal,
+    ]
+}
+
+#[test]
+fn problems_of_every_kind() {
+    let bodies: Vec<Value> = problems()
+        .iter()
+        .map(|problem| serde_json::to_value(problem.body(Some("/v1/jobs"), Some("r-1"))).unwrap())
+        .collect();
+    for body in &bodies {
+        assert!((400..=599).contains(&body["status"].as_u64().unwrap()));
+        assert!(body["detail"].as_str().unwrap().len() < 400, "{body}");
+    }
+    insta::assert_json_snapshot!("problems", bodies);
+}
+
+#[test]
+fn shipped_agents() {
+    let cards = agents::shipped().unwrap();
+    insta::assert_json_snapshot!("agents", cards);
+    let mut two = cards.clone();
+    two.push(agents::AgentCard { version: 2, ..cards[0].clone() });
+    for (text, wanted) in [
+        ("research", Some(2)),
+        ("research@1", Some(1)),
+        ("research@2", Some(2)),
+        ("compliance", Some(1)),
+        ("research@3", None),
+        ("research@01", None),
+        ("research@+1", None),
+        ("research@", None),
+        ("@1", None),
+        ("Research", None),
+        ("", None),
+    ] {
+        assert_eq!(agents::find(&two, text).ok().map(|card| card.version), wanted, "{text}");
+    }
+}
