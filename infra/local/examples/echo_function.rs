@@ -48,7 +48,7 @@ async fn handle(event: LambdaEvent<Value>) -> Result<Value, Error> {
         Some("sleep") => {
             let ms = order.get("ms").and_then(Value::as_u64).unwrap_or(0);
             tokio::time::sleep(Duration::from_millis(ms)).await;
-            Ok(json!({ "pid": std::process::id() }))
+            Ok(json!({ "pid": std::process::id(), "statusCode": 200 }))
         }
         Some("fail") => Err("told to fail".into()),
         Some("panic") => panic!("told to panic"),
@@ -66,14 +66,26 @@ async fn handle(event: LambdaEvent<Value>) -> Result<Value, Error> {
             });
             Ok(Value::Null)
         }
-        Some("answer") => Ok(order.get("answer").cloned().unwrap_or_default()),
+        Some("answer") => Ok(fill_in(&payload, order.get("answer").cloned().unwrap_or_default())),
         Some("big answer") => Ok(Value::String("x".repeat(7 * 1024 * 1024))),
-        // Answers with nothing but the file's content, so that a test can change the answer while the stack runs.
-        Some("read") => {
-            let path = order.get("path").and_then(Value::as_str).unwrap_or_default();
-            Ok(serde_json::from_slice(&std::fs::read(path)?)?)
-        }
+        // The whole event inside an HTTP answer.
+        Some("mirror") => Ok(json!({ "statusCode": 200, "body": payload.to_string() })),
         Some(other) => Err(format!("unknown deed {other:?}").into()),
+    }
+}
+
+/// Puts the identifier of the n-th record of a batch where the answer says `"#n"`.
+fn fill_in(event: &Value, answer: Value) -> Value {
+    let identifier = |place: &str| {
+        let position: usize = place.strip_prefix('#')?.parse().ok()?;
+        let record = event.get("Records")?.get(position)?;
+        record.get("messageId").or_else(|| record.pointer("/dynamodb/SequenceNumber")).cloned()
+    };
+    match answer {
+        Value::String(text) => identifier(&text).unwrap_or(Value::String(text)),
+        Value::Array(items) => items.into_iter().map(|item| fill_in(event, item)).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, field)| (name, fill_in(event, field))).collect(),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => other,
     }
 }
 

@@ -9,7 +9,9 @@ use futures::{SinkExt as _, StreamExt as _};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -62,9 +64,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut client: Client, accepted: Syste
                 .max_message_size(Some(MESSAGE_MAX_BYTES));
             let socket = Socket::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
             shared.lock().insert(connection.client.id.clone(), Arc::clone(&connection));
-            let end = converse(&shared, &connection, socket, inbox).await;
-            shared.lock().remove(&connection.client.id);
-            end
+            converse(&shared, &connection, socket, inbox).await
         }
         Err(error) => {
             tracing::debug!(%error, "a client went away during the handshake");
@@ -91,13 +91,16 @@ async fn converse(
         closing = connection.closing() => End::Gateway(closing),
         closing = expiry(connection, shared.idle_timeout, shared.max_age) => End::Gateway(closing),
     };
+    // From here on posts are answered with 410, however long the client takes to go.
+    shared.lock().remove(&connection.client.id);
     match &end {
         // The answer to the client's close frame is written by reading on until the stream ends.
         End::Client { .. } => within_grace(drain(&mut stream)).await,
         End::Lost => {}
         End::Gateway(closing) => {
             connection.close(*closing);
-            within_grace(drain(&mut stream)).await;
+            within_grace(hang_up(*closing, writer, stream)).await;
+            return end;
         }
     }
     writer.abort();
@@ -111,6 +114,24 @@ async fn within_grace(future: impl Future<Output = ()>) {
 
 async fn drain(stream: &mut SplitStream<Socket>) {
     while let Some(Ok(_)) = stream.next().await {}
+}
+
+/// Sees to it that the client gets the close frame that the writer sends. A socket that is closed with unread bytes
+/// in it resets the connection, and the frame with it; so what the client still sends is read to its end.
+async fn hang_up(closing: Closing, writer: JoinHandle<SplitSink<Socket, Message>>, mut stream: SplitStream<Socket>) {
+    let Ok(sink) = writer.await else { return };
+    match closing {
+        // In the middle of a frame that was not read there are no frames to be found any more.
+        Closing::TooBig | Closing::Protocol => {}
+        Closing::Deleted | Closing::Idle | Closing::Old | Closing::Binary | Closing::GoingAway => {
+            drain(&mut stream).await;
+        }
+    }
+    let Ok(socket) = stream.reunite(sink) else { return };
+    let mut connection = socket.into_inner();
+    if connection.shutdown().await.is_ok() {
+        let _rest = tokio::io::copy(&mut connection, &mut tokio::io::sink()).await;
+    }
 }
 
 /// Waits until the connection is too old or has been silent for too long.
@@ -128,8 +149,13 @@ async fn expiry(connection: &Connection, idle_timeout: Duration, max_age: Durati
     }
 }
 
-/// Sends what is posted, and at the end the close frame. A slow client holds up nobody but this task.
-async fn write(connection: Arc<Connection>, mut sink: SplitSink<Socket, Message>, mut inbox: mpsc::Receiver<String>) {
+/// Sends what is posted, and at the end the close frame. A slow client holds up nobody but this task. Gives back the
+/// sending half.
+async fn write(
+    connection: Arc<Connection>,
+    mut sink: SplitSink<Socket, Message>,
+    mut inbox: mpsc::Receiver<String>,
+) -> SplitSink<Socket, Message> {
     let sending = async {
         while let Some(text) = inbox.recv().await {
             if sink.send(Message::text(text)).await.is_err() {
@@ -139,7 +165,7 @@ async fn write(connection: Arc<Connection>, mut sink: SplitSink<Socket, Message>
         }
     };
     let closing = tokio::select! {
-        () = sending => return,
+        () = sending => return sink,
         closing = connection.closing() => closing,
     };
     let frame = CloseFrame { code: CloseCode::from(closing.code()), reason: Utf8Bytes::from_static(closing.reason()) };
@@ -148,6 +174,7 @@ async fn write(connection: Arc<Connection>, mut sink: SplitSink<Socket, Message>
         let _gone = sink.send(Message::Close(Some(frame))).await;
     })
     .await;
+    sink
 }
 
 async fn read(shared: &Arc<Shared>, connection: &Arc<Connection>, stream: &mut SplitStream<Socket>) -> End {
