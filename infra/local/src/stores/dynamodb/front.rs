@@ -1,0 +1,93 @@
+//! The front of the table: passes requests on to the engine's own server, counts them by action, and tells
+//! stream readers when something was written.
+//!
+//! The engine serves a listener of its own and offers no place for a layer, so this is a proxy on loopback.
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::uri::{Authority, PathAndQuery, Scheme};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use tokio::sync::watch;
+
+use crate::stores::calls::CallCounts;
+
+const TARGET: &str = "x-amz-target";
+
+/// Actions that can put something on the stream.
+const WRITES: [&str; 8] = [
+    "PutItem",
+    "UpdateItem",
+    "DeleteItem",
+    "BatchWriteItem",
+    "TransactWriteItems",
+    "ExecuteStatement",
+    "ExecuteTransaction",
+    "BatchExecuteStatement",
+];
+
+/// Tells stream readers that there may be something new. The number only ever grows.
+pub(super) type WriteSignal = watch::Sender<u64>;
+
+/// Says that something was written.
+pub(super) fn written(signal: &WriteSignal) {
+    signal.send_modify(|writes| *writes = writes.wrapping_add(1));
+}
+
+/// What a request needs on its way.
+#[derive(Clone)]
+pub(super) struct Front {
+    pub(super) engine: Authority,
+    pub(super) counts: CallCounts,
+    pub(super) writes: WriteSignal,
+    client: Client<HttpConnector, Body>,
+}
+
+impl Front {
+    pub(super) fn new(engine: Authority, counts: CallCounts, writes: WriteSignal) -> Self {
+        let mut connector = HttpConnector::new();
+        connector.set_nodelay(true);
+        Self { engine, counts, writes, client: Client::builder(TokioExecutor::new()).build(connector) }
+    }
+
+    pub(super) fn router(self) -> Router {
+        Router::new().fallback(pass).with_state(self)
+    }
+}
+
+async fn pass(State(front): State<Front>, mut request: Request) -> Response {
+    let target = request.headers().get(TARGET).and_then(|value| value.to_str().ok());
+    let action = target.and_then(|target| target.split_once('.')).map(|(_, action)| action);
+    let writes = action.is_some_and(|action| WRITES.contains(&action));
+    if let Some(action) = action {
+        front.counts.add(action);
+    }
+    let path = request.uri().path_and_query().cloned();
+    *request.uri_mut() = engine_uri(&front.engine, path);
+    match front.client.request(request).await {
+        Ok(response) => {
+            // The engine answers after its commit, so whoever is told now finds the record.
+            if writes && response.status().is_success() {
+                written(&front.writes);
+            }
+            response.map(Body::new)
+        }
+        Err(fault) => {
+            tracing::error!(error = &fault as &dyn std::error::Error, "the table's engine did not answer");
+            StatusCode::SERVICE_UNAVAILABLE.into_response()
+        }
+    }
+}
+
+fn engine_uri(engine: &Authority, path: Option<PathAndQuery>) -> Uri {
+    let mut parts = axum::http::uri::Parts::default();
+    parts.scheme = Some(Scheme::HTTP);
+    parts.authority = Some(engine.clone());
+    parts.path_and_query = Some(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+    // Scheme, authority and path are all there, so this always fits; the root would be refused by the engine.
+    Uri::from_parts(parts).unwrap_or_default()
+}
