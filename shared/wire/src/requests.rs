@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_engine::entry::Edit;
-use longhaul_engine::ids::SignalKey;
+use longhaul_engine::ids::{IdError, SignalKey, SignalName};
 use longhaul_engine::limits::{BODY_BYTES_MAX, IDEMPOTENCY_KEY_LENGTH_MAX, LABEL_LENGTH_MAX, LABELS_MAX};
 use longhaul_engine::{Seq, budget};
 use serde::de::DeserializeOwned;
@@ -333,6 +333,36 @@ pub fn idempotency_key(text: &str) -> Result<SignalKey, Problem> {
             ),
         )
     })
+}
+
+/// Keys that the system itself writes under: one of them from outside could pass for a child's end and hide the real
+/// one.
+const KEYS_RESERVED: [&str; 2] = ["child:", "parent-ended:"];
+/// Signals that the system itself sends: a child's end.
+const SIGNALS_RESERVED: &str = "child:";
+
+/// Reads the idempotency key of a signal, a cancel or a replay, which stands in the job's own journal.
+///
+/// # Errors
+/// [`Problem::InvalidParameter`].
+pub fn signal_key(text: &str) -> Result<SignalKey, Problem> {
+    let key = idempotency_key(text)?;
+    match KEYS_RESERVED.iter().find(|prefix| key.as_str().starts_with(**prefix)) {
+        Some(prefix) => Err(Problem::parameter("Idempotency-Key", format!("must not begin with `{prefix}`"))),
+        None => Ok(key),
+    }
+}
+
+/// Reads a signal's name out of an address.
+///
+/// # Errors
+/// [`Problem::InvalidParameter`].
+pub fn signal_name(text: &str) -> Result<SignalName, Problem> {
+    let name: SignalName = text.parse().map_err(|error: IdError| Problem::parameter("name", error.to_string()))?;
+    if name.as_str().starts_with(SIGNALS_RESERVED) {
+        return Err(Problem::parameter("name", format!("must not begin with `{SIGNALS_RESERVED}`")));
+    }
+    Ok(name)
 }
 
 /// Reads a `traceparent` header (W3C trace context, version 00). One that is malformed counts as none, as the

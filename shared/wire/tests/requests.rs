@@ -3,7 +3,8 @@
 
 use longhaul_wire::Problem;
 use longhaul_wire::requests::{
-    CancelRequest, ReplayRequest, SignalRequest, SubmitRequest, idempotency_key, parse, parse_or_default, traceparent,
+    CancelRequest, ReplayRequest, SignalRequest, SubmitRequest, idempotency_key, parse, parse_or_default, signal_key,
+    signal_name, traceparent,
 };
 use serde_json::{Value, json};
 
@@ -177,5 +178,30 @@ fn traces() {
         ("", false),
     ] {
         assert_eq!(traceparent(text).is_some(), taken, "{text}");
+    }
+}
+
+/// Nobody outside can write what only a child's end writes.
+#[test]
+fn reserved_names() {
+    let child = "0190b6a2-7d3c-7c4e-9b1f-0a2b3c4d5e6f";
+    for (text, taken) in [
+        ("approval", true),
+        ("approval:legal", true),
+        ("children", true),
+        (&format!("child:{child}"), false),
+        ("child:", false),
+        ("a b", false),
+        ("", false),
+    ] {
+        assert_eq!(signal_name(text).is_ok(), taken, "{text}");
+    }
+    for (text, taken) in [
+        ("key", true),
+        (&format!("child:{child}:0"), false),
+        (&format!("parent-ended:{child}"), false),
+        (&format!("\"child:{child}:0\""), false),
+    ] {
+        assert_eq!(signal_key(text).is_ok(), taken, "{text}");
     }
 }
