@@ -100,17 +100,19 @@ impl<'a, S: Store> Invocation<'a, S> {
         if *session == self.session {
             return Ok(Handled::Acknowledge);
         }
-        let beat_at = self.store.last_beat(session).await?;
-        match holder(beat_at, self.clock.now()) {
-            Holder::Alive => Ok(Handled::Acknowledge),
+        // A session that ended well has removed its item and holds nothing. Looking after its jobs all the same would
+        // start invocations that arm watchdogs of their own, for ever.
+        let Some(beat_at) = self.store.last_beat(session).await? else { return Ok(Handled::Acknowledge) };
+        match holder(Some(beat_at), self.clock.now()) {
+            Holder::Alive => {}
             Holder::Dead | Holder::Unknown => {
                 // Each becomes a continuation of its own, so that they spread over workers.
                 for job in jobs {
                     self.store.send(&Continuation::job(job.clone()), Duration::ZERO).await?;
                 }
-                Ok(Handled::Acknowledge)
             }
         }
+        Ok(Handled::Acknowledge)
     }
 
     /// Claims a job and drives it as far as this invocation can.

@@ -1,0 +1,131 @@
+//! Calls of the API.
+
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use longhaul_wire::JobView;
+use longhaul_wire::jobs::{DeadLetterList, JobList, TakenIn};
+use longhaul_wire::journal::{EntryView, JournalView};
+use longhaul_wire::problem::ProblemBody;
+use longhaul_wire::requests::{CancelRequest, ReplayRequest, SignalRequest, SubmitRequest};
+
+use super::CliError;
+
+/// How long one call may take: an API call answers within 30 s.
+const CALL_TIMEOUT: Duration = Duration::from_secs(35);
+
+/// A client of one deployment, acting for one tenant.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    http: reqwest::Client,
+    url: String,
+    token: String,
+}
+
+impl Client {
+    pub(super) fn new(url: &str, token: &str) -> Self {
+        Self { http: reqwest::Client::new(), url: url.to_owned(), token: token.to_owned() }
+    }
+
+    pub(super) fn token(&self) -> &str {
+        &self.token
+    }
+
+    pub(super) async fn submit(&self, request: &SubmitRequest, key: Option<&str>) -> Result<JobView, CliError> {
+        let call = self.request(Method::POST, "/v1/jobs").json(request);
+        let call = match key {
+            Some(key) => call.header("idempotency-key", key),
+            None => call,
+        };
+        self.send("POST", "/v1/jobs", call).await
+    }
+
+    pub(super) async fn job(&self, id: &str) -> Result<JobView, CliError> {
+        self.get(&format!("/v1/jobs/{}", segment(id)), &[]).await
+    }
+
+    /// A job's whole journal.
+    pub(super) async fn journal(&self, id: &str) -> Result<Vec<EntryView>, CliError> {
+        let path = format!("/v1/jobs/{}/journal", segment(id));
+        let mut entries = Vec::new();
+        let mut after = 0_u64;
+        loop {
+            let page: JournalView = self.get(&path, &[("after", &after.to_string())]).await?;
+            entries.extend(page.entries);
+            match page.next {
+                Some(next) => after = next,
+                None => return Ok(entries),
+            }
+        }
+    }
+
+    pub(super) async fn jobs(&self, filter: &[(&str, &str)]) -> Result<JobList, CliError> {
+        self.get("/v1/jobs", filter).await
+    }
+
+    pub(super) async fn dead_letters(&self) -> Result<DeadLetterList, CliError> {
+        self.get("/v1/dead-letters", &[]).await
+    }
+
+    pub(super) async fn cancel(&self, id: &str, request: &CancelRequest) -> Result<TakenIn, CliError> {
+        self.post(&format!("/v1/jobs/{}/cancel", segment(id)), request).await
+    }
+
+    pub(super) async fn signal(&self, id: &str, name: &str, request: &SignalRequest) -> Result<TakenIn, CliError> {
+        self.post(&format!("/v1/jobs/{}/signals/{}", segment(id), segment(name)), request).await
+    }
+
+    pub(super) async fn replay(&self, id: &str, request: &ReplayRequest) -> Result<TakenIn, CliError> {
+        self.post(&format!("/v1/jobs/{}/replay", segment(id)), request).await
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> Result<T, CliError> {
+        let mut url = path.to_owned();
+        if !query.is_empty() {
+            let query = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+            url = format!("{path}?{query}");
+        }
+        let call = self.request(Method::GET, &url);
+        self.send("GET", path, call).await
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CliError> {
+        let call = self.request(Method::POST, path).json(body);
+        self.send("POST", path, call).await
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token).timeout(CALL_TIMEOUT)
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        path: &str,
+        call: RequestBuilder,
+    ) -> Result<T, CliError> {
+        let url = format!("{}{path}", self.url);
+        let unreachable = |source| CliError::Unreachable { method, url: url.clone(), source };
+        let answer = call.send().await.map_err(unreachable)?;
+        let status = answer.status();
+        let body = answer.bytes().await.map_err(unreachable)?;
+        let strange = || CliError::Strange { method, url: url.clone(), status: status.as_u16() };
+        if status.is_success() {
+            return serde_json::from_slice(&body).map_err(|_| strange());
+        }
+        match serde_json::from_slice::<ProblemBody>(&body) {
+            Ok(problem) if status != StatusCode::OK => {
+                Err(CliError::Refused { method, url, problem: Box::new(problem) })
+            }
+            Ok(_) | Err(_) => Err(strange()),
+        }
+    }
+}
+
+/// A path segment: what a person types may hold anything.
+fn segment(text: &str) -> String {
+    url::form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20")
+}

@@ -1,0 +1,322 @@
+//! What each command does.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use longhaul_engine::JobId;
+use longhaul_wire::JobView;
+use longhaul_wire::requests::{Budget, CancelRequest, EditRequest, ReplayRequest, SignalRequest, SubmitRequest};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::connect::Connected;
+use super::follow::Follow;
+use super::progress::Progress;
+use super::{CliError, Command, DeadLettersCommand, JobsCommand, Output, Place, Replay, tables};
+use crate::rehearsal;
+use crate::stack::{Issuer, ModelChoice, Stack};
+
+/// Does a command.
+pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliError> {
+    match command {
+        Command::Up { port, websocket_port } => up(&place, port, websocket_port).await,
+        Command::Research { topic, corpus, sources, output } => {
+            let input = research_input(&topic, corpus, sources)?;
+            submit_and_watch(&place, "research", input, None, false, output).await
+        }
+        Command::Run { agent, input, idempotency_key, detach, output } => {
+            let input = json_argument("--input", &input)?;
+            submit_and_watch(&place, &agent, input, idempotency_key.as_deref(), detach, output).await
+        }
+        Command::Watch { id, after, output } => {
+            let connected = place.connect().await?;
+            let done = watch(&connected, &id, after, output).await;
+            connected.end().await;
+            done
+        }
+        Command::Jobs(command) => {
+            let connected = place.connect().await?;
+            let done = jobs(&connected, command).await;
+            connected.end().await;
+            done
+        }
+        Command::DeadLetters(command) => {
+            let connected = place.connect().await?;
+            let done = dead_letters(&connected, command).await;
+            connected.end().await;
+            done
+        }
+        Command::Token { hours, subject } => {
+            let data = place.folder()?;
+            std::fs::create_dir_all(&data)?;
+            let lifetime = Duration::from_secs(hours.saturating_mul(3_600));
+            println!("{}", Issuer::open(&data)?.mint(&place.tenant, &subject, lifetime)?);
+            Ok(ExitCode::SUCCESS)
+        }
+        // `super::run` has taken this way already: a function has a runtime of its own.
+        Command::Function { name } => Err(CliError::Argument { argument: "function", what: name }),
+    }
+}
+
+async fn up(place: &Place, port: u16, websocket_port: u16) -> Result<ExitCode, CliError> {
+    let options = place.options()?;
+    let model = said_of_model(options.model.as_ref());
+    let data = options.data.clone();
+    let stack =
+        Stack::start(crate::stack::StackOptions { api_port: port, websocket_port, ..options }).await?;
+    let addresses = stack.addresses();
+    let token = stack.issuer().mint(&place.tenant, "developer", Duration::from_secs(12 * 3_600))?;
+    println!("API         {}", addresses.api);
+    println!("WebSocket   {}", addresses.websocket);
+    println!("model       {model}");
+    println!("data        {}", data.display());
+    println!("logs        {}", data.join("logs").display());
+    println!("tenant      {}", place.tenant);
+    println!("token       {token}");
+    println!();
+    println!("Try, in another terminal:  longhaul research \"how queues make agents reliable\"");
+    println!("Ctrl-C ends the stack; jobs go on when it is started again.");
+    tokio::signal::ctrl_c().await?;
+    eprintln!("ending");
+    stack.shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn said_of_model(model: Option<&ModelChoice>) -> String {
+    match model {
+        Some(choice) => format!("{} at {}", choice.model, choice.url),
+        None => format!(
+            "{}: a stand-in that condenses what it is given, no language model \
+             (set OPENAI_API_KEY, ANTHROPIC_API_KEY or LONGHAUL_MODEL_URL for a real one)",
+            rehearsal::MODEL_NAME
+        ),
+    }
+}
+
+fn research_input(topic: &str, corpus: Option<PathBuf>, sources: Option<u8>) -> Result<Value, CliError> {
+    let mut input = json!({ "topic": topic });
+    if let (Some(corpus), Some(fields)) = (corpus, input.as_object_mut()) {
+        // The worker has another working directory than the person.
+        fields.insert("corpus".to_owned(), json!(std::path::absolute(corpus)?));
+    }
+    if let (Some(sources), Some(fields)) = (sources, input.as_object_mut()) {
+        fields.insert("sources_max".to_owned(), json!(sources));
+    }
+    Ok(input)
+}
+
+/// An argument that is JSON, or names a file of JSON.
+fn json_argument(argument: &'static str, given: &str) -> Result<Value, CliError> {
+    let text = match given.strip_prefix('@') {
+        Some(path) => std::fs::read_to_string(path)
+            .map_err(|source| CliError::File { argument, path: Path::new(path).to_owned(), source })?,
+        None => given.to_owned(),
+    };
+    serde_json::from_str(&text)
+        .map_err(|error| CliError::Argument { argument, what: format!("is no JSON: {error}") })
+}
+
+async fn submit_and_watch(
+    place: &Place,
+    agent: &str,
+    input: Value,
+    key: Option<&str>,
+    detach: bool,
+    output: Output,
+) -> Result<ExitCode, CliError> {
+    let connected = place.connect().await?;
+    let request =
+        SubmitRequest { agent: agent.to_owned(), input, budget: None, webhook: None, labels: Default::default() };
+    let done = match connected.client.submit(&request, key).await {
+        Ok(job) if detach => detached(&connected, &job, output),
+        Ok(job) => {
+            if connected.is_own() {
+                eprintln!("model: {}", said_of_model(ModelChoice::from_lookup(|name| std::env::var(name).ok()).as_ref()));
+            }
+            eprintln!("job {} ({}), accepted by {}", job.id, job.agent, connected.addresses.api);
+            watch(&connected, &job.id.to_string(), 0, output).await
+        }
+        Err(error) => Err(error),
+    };
+    connected.end().await;
+    done
+}
+
+fn detached(connected: &Connected, job: &JobView, output: Output) -> Result<ExitCode, CliError> {
+    if output.json {
+        print_json(job)?;
+    } else {
+        println!("{}", job.id);
+    }
+    if connected.is_own() {
+        eprintln!("no stack goes on after this command; the job goes on with the next: {}", connected.hint(job));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Watches a job until it ends and prints what came of it.
+async fn watch(connected: &Connected, id: &str, after: u64, output: Output) -> Result<ExitCode, CliError> {
+    let job: JobId = id
+        .parse()
+        .map_err(|error| CliError::Argument { argument: "ID", what: format!("{id:?} is no job id: {error}") })?;
+    let before = connected.client.job(id).await?;
+    let mut progress = Progress::new();
+    let mut follow = Follow::new(&connected.addresses.websocket, connected.client.token(), job, after);
+    let mut over = before.is_over() && after > 0;
+    while !over {
+        let event = tokio::select! {
+            event = follow.next() => event?,
+            interrupted = tokio::signal::ctrl_c() => {
+                interrupted?;
+                progress.finish();
+                let goes_on = if connected.is_own() { "goes on with" } else { "goes on; watch it with" };
+                eprintln!("not watching any more; the job {goes_on}: {}", connected.hint(&before));
+                return Ok(ExitCode::from(130));
+            }
+        };
+        progress.show(&event);
+        // A replayed job has an end in the middle: what the API says of it now decides.
+        over = event.is_end() && connected.client.job(id).await?.is_over();
+    }
+    progress.finish();
+    let mut job = connected.client.job(id).await?;
+    if job.truncated {
+        job.result = whole_result(connected, id).await?.or(job.result);
+    }
+    print_outcome(&job, output)
+}
+
+/// A result that is too large for the job's own answer, out of the journal.
+async fn whole_result(connected: &Connected, id: &str) -> Result<Option<Value>, CliError> {
+    let journal = connected.client.journal(id).await?;
+    Ok(journal.into_iter().rev().find_map(|view| view.entry.get("output").cloned()))
+}
+
+/// What one JSON object says of an ended job.
+#[derive(Serialize)]
+struct Outcome<'a> {
+    id: JobId,
+    agent: &'a str,
+    status: &'static str,
+    result: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<&'a longhaul_wire::jobs::FailureView>,
+    steps: u64,
+    usage: longhaul_wire::jobs::Usage,
+}
+
+fn print_outcome(job: &JobView, output: Output) -> Result<ExitCode, CliError> {
+    let completed = job.result.is_some();
+    if output.json {
+        print_json(&Outcome {
+            id: job.id,
+            agent: &job.agent,
+            status: job.status.as_str(),
+            result: job.result.as_ref(),
+            failure: job.failure.as_ref(),
+            steps: job.steps,
+            usage: job.usage,
+        })?;
+    } else {
+        match (&job.result, &job.failure) {
+            // An agent that writes a report is asked for the report.
+            (Some(result), _) => match result.get("report").and_then(Value::as_str) {
+                Some(report) => println!("\n{report}"),
+                None => println!("{}", serde_json::to_string_pretty(result)?),
+            },
+            (None, Some(failure)) => {
+                eprintln!("failed ({}): {}", failure.class, failure.message);
+                for cause in &failure.causes {
+                    eprintln!("  because: {cause}");
+                }
+                eprintln!("read it:   longhaul dead-letters show {}", job.id);
+                eprintln!("replay it: longhaul dead-letters replay {} [--input JSON]", job.id);
+            }
+            (None, None) => eprintln!("{}", job.status.as_str()),
+        }
+        let tokens = job.usage.input_tokens.saturating_add(job.usage.output_tokens);
+        eprintln!("job {}: {}, {} steps, {tokens} tokens", job.id, job.status.as_str(), job.steps);
+    }
+    Ok(if completed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn jobs(connected: &Connected, command: JobsCommand) -> Result<ExitCode, CliError> {
+    let client = &connected.client;
+    match command {
+        JobsCommand::Ls { status, agent, label, output } => {
+            let given = [("status", status), ("agent", agent), ("label", label)];
+            let filter: Vec<(&str, &str)> =
+                given.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+            let list = client.jobs(&filter).await?;
+            print_or_json(&list, output, tables::jobs)
+        }
+        JobsCommand::Show { id, output } => show(connected, &id, output).await,
+        JobsCommand::Cancel { id, reason } => {
+            client.cancel(&id, &CancelRequest { reason }).await?;
+            eprintln!("asked job {id} to end");
+            Ok(ExitCode::SUCCESS)
+        }
+        JobsCommand::Signal { id, name, payload } => {
+            let payload = json_argument("--payload", &payload)?;
+            client.signal(&id, &name, &SignalRequest { payload }).await?;
+            eprintln!("sent the signal {name} to job {id}");
+            if connected.is_own() {
+                return watch(connected, &id, 0, Output { json: false }).await;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        JobsCommand::Replay(request) => replay(connected, request).await,
+    }
+}
+
+async fn dead_letters(connected: &Connected, command: DeadLettersCommand) -> Result<ExitCode, CliError> {
+    match command {
+        DeadLettersCommand::Ls { output } => {
+            let list = connected.client.dead_letters().await?;
+            print_or_json(&list, output, tables::dead_letters)
+        }
+        DeadLettersCommand::Show { id, output } => show(connected, &id, output).await,
+        DeadLettersCommand::Replay(request) => replay(connected, request).await,
+    }
+}
+
+async fn show(connected: &Connected, id: &str, output: Output) -> Result<ExitCode, CliError> {
+    let job = connected.client.job(id).await?;
+    let journal = connected.client.journal(id).await?;
+    if output.json {
+        print_json(&json!({ "job": job, "journal": journal }))?;
+    } else {
+        println!("{}", tables::story(&job, &journal));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn replay(connected: &Connected, request: Replay) -> Result<ExitCode, CliError> {
+    let Replay { id, input, from, tokens, detach, output } = request;
+    let input = input.map(|given| json_argument("--input", &given)).transpose()?;
+    let budget = tokens.map(|tokens| Budget { tokens: Some(tokens), ..Budget::default() });
+    let edit = EditRequest { input, budget };
+    let taken_in = connected.client.replay(&id, &ReplayRequest { from, edit }).await?;
+    if detach {
+        eprintln!("job {id} is open again");
+        return Ok(ExitCode::SUCCESS);
+    }
+    // What came before the replay has been seen.
+    let after = taken_in.seq.map_or(0, |seq| seq.saturating_sub(1));
+    watch(connected, &id, after, output).await
+}
+
+fn print_or_json<T: Serialize>(value: &T, output: Output, table: fn(&T) -> String) -> Result<ExitCode, CliError> {
+    if output.json {
+        print_json(value)?;
+    } else {
+        println!("{}", table(value));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_json(value: &impl Serialize) -> Result<(), CliError> {
+    println!("{}", serde_json::to_string(value)?);
+    Ok(())
+}

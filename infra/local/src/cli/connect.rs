@@ -1,0 +1,83 @@
+//! The stack that a command works with: one that runs already, or one that lives as long as the command.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use longhaul_wire::JobView;
+
+use super::client::Client;
+use super::{CliError, Place};
+use crate::rehearsal::Rehearsal;
+use crate::stack::{Addresses, Issuer, ModelChoice, Stack, StackOptions, running};
+
+/// How long a command's own token is good: longer than anybody watches.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3_600);
+
+/// A stack to work with.
+pub(super) struct Connected {
+    pub(super) client: Client,
+    pub(super) addresses: Addresses,
+    own: Option<Stack>,
+}
+
+impl Connected {
+    /// Whether the stack ends with this command.
+    pub(super) const fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+
+    /// Ends the stack, if it is the command's own.
+    pub(super) async fn end(self) {
+        if let Some(stack) = self.own {
+            stack.shutdown().await;
+        }
+    }
+
+    /// What to type to look at a job later.
+    pub(super) fn hint(&self, job: &JobView) -> String {
+        format!("longhaul watch {}", job.id)
+    }
+}
+
+impl Place {
+    /// The data folder.
+    pub(super) fn folder(&self) -> Result<PathBuf, CliError> {
+        if let Some(data) = &self.data {
+            return std::path::absolute(data).map_err(CliError::Output);
+        }
+        let directories = directories::ProjectDirs::from("dev", "longhaul", "longhaul").ok_or(CliError::NoDataFolder)?;
+        Ok(directories.data_dir().to_owned())
+    }
+
+    /// The setup of a stack that this command starts.
+    pub(super) fn options(&self) -> Result<StackOptions, CliError> {
+        let program = std::env::current_exe()?;
+        let lookup = |name: &str| std::env::var(name).ok();
+        Ok(StackOptions {
+            worker_timeout: Duration::from_secs(self.running.worker_timeout_seconds),
+            workers: usize::from(self.running.workers),
+            lifelike: self.running.as_aws,
+            model: ModelChoice::from_lookup(lookup),
+            rehearsal: Rehearsal { think_time: Duration::from_millis(self.running.think_ms), ..Rehearsal::default() },
+            env: std::env::vars().filter(|(name, _)| PASSED_ON.contains(&name.as_str())).collect(),
+            ..StackOptions::new(self.folder()?, program)
+        })
+    }
+
+    /// Connects to the stack of the data folder, starting one if none runs.
+    pub(super) async fn connect(&self) -> Result<Connected, CliError> {
+        let data = self.folder()?;
+        if let Some(addresses) = running(&data) {
+            let token = Issuer::open(&data)?.mint(&self.tenant, "developer", TOKEN_LIFETIME)?;
+            return Ok(Connected { client: Client::new(&addresses.api, &token), addresses, own: None });
+        }
+        let stack = Stack::start(self.options()?).await?;
+        let token = stack.issuer().mint(&self.tenant, "developer", TOKEN_LIFETIME)?;
+        let addresses = stack.addresses().clone();
+        Ok(Connected { client: Client::new(&addresses.api, &token), addresses, own: Some(stack) })
+    }
+}
+
+/// Variables of the person's own that the functions get too.
+const PASSED_ON: [&str; 4] =
+    ["LONGHAUL_LOG", "LONGHAUL_RETRY_WAIT_FIRST_MS", "LONGHAUL_SEARCH_URL", "LONGHAUL_SEARCH_KEY"];

@@ -1,0 +1,121 @@
+//! What a command can fail with, said so that a person knows what to do next.
+
+use std::error::Error as _;
+use std::io;
+use std::path::PathBuf;
+
+use longhaul_wire::problem::ProblemBody;
+
+use crate::stack::{IssuerError, StackError};
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    /// The program's own threads.
+    #[error("the program's threads cannot be started")]
+    Runtime(#[source] io::Error),
+    /// No data folder.
+    #[error("there is no user data directory on this machine; name a data folder with --data or LONGHAUL_DATA")]
+    NoDataFolder,
+    /// The stack.
+    #[error("the embedded stack does not start")]
+    Stack(#[from] StackError),
+    /// A token.
+    #[error("no token can be made")]
+    Token(#[from] IssuerError),
+    /// An argument.
+    #[error("{argument}: {what}")]
+    Argument {
+        /// Which.
+        argument: &'static str,
+        /// What is wrong with it and what is right.
+        what: String,
+    },
+    /// A file that an argument names.
+    #[error("{argument}: the file {path} cannot be read")]
+    File {
+        /// Which argument.
+        argument: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The API cannot be reached.
+    #[error("{method} {url} failed")]
+    Unreachable {
+        /// The method.
+        method: &'static str,
+        /// The address.
+        url: String,
+        /// Why.
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The API refused.
+    #[error("{method} {url} was refused: {} ({})", .problem.title, .problem.status)]
+    Refused {
+        /// The method.
+        method: &'static str,
+        /// The address.
+        url: String,
+        /// Why.
+        problem: Box<ProblemBody>,
+    },
+    /// The API answered something else than it should.
+    #[error("{method} {url} answered {status} with what is no answer of Longhaul's")]
+    Strange {
+        /// The method.
+        method: &'static str,
+        /// The address.
+        url: String,
+        /// The status.
+        status: u16,
+    },
+    /// The live connection.
+    #[error("the live connection to {url} was lost and does not come back")]
+    Live {
+        /// The address.
+        url: String,
+        /// Why.
+        #[source]
+        source: Box<tokio_tungstenite::tungstenite::Error>,
+    },
+    /// A function.
+    #[error("the function {name} ended")]
+    Function {
+        /// Which.
+        name: String,
+        /// Why.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Output.
+    #[error("the output cannot be written")]
+    Output(#[from] io::Error),
+    /// Our own data as JSON.
+    #[error("the output cannot be written as JSON")]
+    Json(#[from] serde_json::Error),
+}
+
+impl CliError {
+    /// Prints the error with all its causes, and what the API said of it.
+    pub(super) fn print(&self) {
+        eprintln!("error: {self}");
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            eprintln!("  because: {error}");
+            cause = error.source();
+        }
+        if let Self::Refused { problem, .. } = self {
+            eprintln!("  {}", problem.detail);
+            if let Some(field) = &problem.field {
+                eprintln!("  field: {field}");
+            }
+            if let Some(request_id) = &problem.request_id {
+                eprintln!("  request: {request_id}");
+            }
+        }
+    }
+}

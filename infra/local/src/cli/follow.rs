@@ -1,0 +1,134 @@
+//! Follows a job over the WebSocket: every event once and in order, over lost connections too.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::{SinkExt, StreamExt};
+use longhaul_engine::JobId;
+use longhaul_wire::Event;
+use longhaul_wire::socket::{ClientMessage, ServerMessage};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+
+use super::CliError;
+
+/// First and longest wait before connecting again.
+const RECONNECT_FIRST: Duration = Duration::from_millis(200);
+const RECONNECT_LONGEST: Duration = Duration::from_secs(5);
+/// Attempts in a row after which the stack is taken for gone.
+const RECONNECTS_MAX: u32 = 20;
+/// Silence after which the subscription is made again: a missing event would come by that, and an idle connection is
+/// kept open by it.
+const SILENCE: Duration = Duration::from_secs(15);
+/// How long an event may be missing before it is asked for.
+const GAP: Duration = Duration::from_secs(2);
+
+type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
+
+/// A job's events, from a position on.
+pub(super) struct Follow {
+    url: String,
+    token: String,
+    job: JobId,
+    last: u64,
+    early: BTreeMap<u64, Event>,
+    socket: Option<Socket>,
+}
+
+impl Follow {
+    pub(super) fn new(url: &str, token: &str, job: JobId, after: u64) -> Self {
+        Self {
+            url: url.to_owned(),
+            token: token.to_owned(),
+            job,
+            last: after,
+            early: BTreeMap::new(),
+            socket: None,
+        }
+    }
+
+    /// The next event.
+    pub(super) async fn next(&mut self) -> Result<Event, CliError> {
+        loop {
+            if let Some(event) = self.early.remove(&(self.last.saturating_add(1))) {
+                self.last = event.sequence.0;
+                return Ok(event);
+            }
+            let wait = if self.early.is_empty() { SILENCE } else { GAP };
+            let socket = match &mut self.socket {
+                Some(socket) => socket,
+                None => self.connect().await?,
+            };
+            let received = match timeout_at(Instant::now() + wait, socket.next()).await {
+                Ok(Some(Ok(message))) => message,
+                // Lost: the next turn connects again and asks for what is missing.
+                Ok(Some(Err(_)) | None) => {
+                    self.socket = None;
+                    continue;
+                }
+                Err(_) => {
+                    self.subscribe().await;
+                    continue;
+                }
+            };
+            self.take(&received);
+        }
+    }
+
+    fn take(&mut self, received: &Message) {
+        let Message::Text(text) = received else { return };
+        match serde_json::from_str(text.as_str()) {
+            Ok(ServerMessage::Event { event }) if event.sequence.0 > self.last => {
+                self.early.insert(event.sequence.0, *event);
+            }
+            Ok(ServerMessage::Problem { problem, .. }) => {
+                tracing::debug!(problem = problem.title, "the live connection reports a problem");
+            }
+            Ok(
+                ServerMessage::Event { .. }
+                | ServerMessage::Subscribed { .. }
+                | ServerMessage::Unsubscribed { .. }
+                | ServerMessage::Pong,
+            ) => {}
+            // A newer server may say what this program does not know.
+            Err(error) => tracing::debug!(%error, "a message was not understood"),
+        }
+    }
+
+    async fn connect(&mut self) -> Result<&mut Socket, CliError> {
+        let mut wait = RECONNECT_FIRST;
+        let mut tries = 0_u32;
+        let query = url::form_urlencoded::Serializer::new(String::new()).append_pair("token", &self.token).finish();
+        let socket = loop {
+            match connect_async(format!("{}?{query}", self.url)).await {
+                Ok((socket, _)) => break socket,
+                Err(source) => {
+                    tries = tries.saturating_add(1);
+                    let refused = matches!(&source, SocketError::Http(answer) if answer.status().is_client_error());
+                    if refused || tries >= RECONNECTS_MAX {
+                        return Err(CliError::Live { url: self.url.clone(), source: Box::new(source) });
+                    }
+                    sleep(wait).await;
+                    wait = wait.saturating_mul(2).min(RECONNECT_LONGEST);
+                }
+            }
+        };
+        self.socket = Some(socket);
+        self.subscribe().await;
+        // `subscribe` lets a connection go that does not take the message.
+        match self.socket {
+            Some(ref mut socket) => Ok(socket),
+            None => Err(CliError::Live { url: self.url.clone(), source: Box::new(SocketError::ConnectionClosed) }),
+        }
+    }
+
+    async fn subscribe(&mut self) {
+        let message = ClientMessage::Subscribe { job: self.job, after: self.last };
+        let (Ok(text), Some(socket)) = (serde_json::to_string(&message), &mut self.socket) else { return };
+        if socket.send(Message::text(text)).await.is_err() {
+            self.socket = None;
+        }
+    }
+}

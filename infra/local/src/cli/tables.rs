@@ -1,0 +1,107 @@
+//! Jobs and journals as tables for people.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{ContentArrangement, Table};
+use longhaul_wire::JobView;
+use longhaul_wire::jobs::{DeadLetterList, JobList};
+use longhaul_wire::journal::EntryView;
+use serde_json::Value;
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    table
+}
+
+/// A list of jobs.
+pub(super) fn jobs(list: &JobList) -> String {
+    if list.jobs.is_empty() {
+        return "no jobs".to_owned();
+    }
+    let mut table = table(&["ID", "AGENT", "STATUS", "SUBMITTED", "STEPS", "TOKENS"]);
+    for job in &list.jobs {
+        table.add_row([
+            job.id.to_string(),
+            job.agent.clone(),
+            job.status.as_str().to_owned(),
+            job.submitted_at.clone(),
+            job.steps.to_string(),
+            job.usage.input_tokens.saturating_add(job.usage.output_tokens).to_string(),
+        ]);
+    }
+    table.to_string()
+}
+
+/// A list of dead letters.
+pub(super) fn dead_letters(list: &DeadLetterList) -> String {
+    if list.dead_letters.is_empty() {
+        return "no dead letters".to_owned();
+    }
+    let mut table = table(&["ID", "AGENT", "FAILED", "CLASS", "WHY"]);
+    for job in &list.dead_letters {
+        let (class, why) = job
+            .failure
+            .as_ref()
+            .map_or_else(Default::default, |failure| (failure.class.clone(), failure.message.clone()));
+        table.add_row([job.id.to_string(), job.agent.clone(), job.updated_at.clone(), class, why]);
+    }
+    table.to_string()
+}
+
+/// A job with its story.
+pub(super) fn story(job: &JobView, journal: &[EntryView]) -> String {
+    let mut lines = vec![
+        format!("job       {}", job.id),
+        format!("agent     {}", job.agent),
+        format!("status    {}", job.status.as_str()),
+        format!("submitted {} by {}", job.submitted_at, job.submitted_by),
+        format!("used      {} steps, {} + {} tokens", job.steps, job.usage.input_tokens, job.usage.output_tokens),
+    ];
+    if let Some(input) = &job.input {
+        lines.push(format!("input     {input}"));
+    }
+    if let Some(failure) = &job.failure {
+        lines.push(format!("failed    {}: {}", failure.class, failure.message));
+        lines.extend(failure.causes.iter().map(|cause| format!("          because: {cause}")));
+    }
+    if let Some(blocked) = &job.blocked {
+        lines.push(format!("blocked   recorded {}, attempted {}", blocked.recorded, blocked.attempted));
+    }
+    if let Some(waiting) = &job.waiting {
+        let until = waiting.until.as_deref().map(|until| format!(" until {until}")).unwrap_or_default();
+        lines.push(format!("waits     {} {}{until}", waiting.signals.join(", "), waiting.children.join(", ")));
+    }
+    let mut table = table(&["SEQ", "AT", "ENTRY", "STEP", "NAME", "WHAT"]);
+    for view in journal {
+        let field = |name: &str| view.entry.get(name).map(plain).unwrap_or_default();
+        table.add_row([
+            view.seq.to_string(),
+            view.at.clone(),
+            field("type"),
+            field("step"),
+            field("name"),
+            what(&view.entry),
+        ]);
+    }
+    lines.push(String::new());
+    lines.push(table.to_string());
+    lines.join("\n")
+}
+
+/// What an entry holds besides its place, cut to a line or two.
+fn what(entry: &Value) -> String {
+    const SHOWN_MAX: usize = 240;
+    let shown = ["failure", "output", "data", "payload", "edit", "on", "end", "takeover", "reason"];
+    let parts = shown.iter().filter_map(|name| entry.get(name).map(|value| format!("{name}: {}", plain(value))));
+    let whole = parts.collect::<Vec<_>>().join("  ");
+    let mut cut: String = whole.chars().take(SHOWN_MAX).collect();
+    if whole.chars().count() > SHOWN_MAX {
+        cut.push('…');
+    }
+    cut
+}
+
+fn plain(value: &Value) -> String {
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

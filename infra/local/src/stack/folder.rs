@@ -1,0 +1,132 @@
+//! The data folder: one stack at a time works in it, and says in it where it listens.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// The file that the running stack holds a lock on.
+const LOCK_FILE: &str = "stack.lock";
+/// The file in which the running stack says where it listens.
+const ADDRESSES_FILE: &str = "stack.json";
+
+/// Where a stack listens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Addresses {
+    /// The process.
+    pub pid: u32,
+    /// The API: `http://host:port`.
+    pub api: String,
+    /// The WebSocket API: `ws://host:port/stage`.
+    pub websocket: String,
+    /// The base URL of the stand-in model, when it is running.
+    pub rehearsal: Option<String>,
+    /// The DynamoDB endpoint.
+    pub dynamodb: String,
+    /// The SQS endpoint.
+    pub sqs: String,
+}
+
+/// Why a data folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// A file or folder cannot be read or written.
+    #[error("the data folder {path} cannot be used; choose another with --data or LONGHAUL_DATA")]
+    Io {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// Another stack works in it.
+    #[error("a stack is running on the data folder {path} already{}", at(.addresses.as_ref()))]
+    Taken {
+        /// The folder.
+        path: PathBuf,
+        /// Where that stack listens, if it has said so yet.
+        addresses: Option<Addresses>,
+    },
+}
+
+fn at(addresses: Option<&Addresses>) -> String {
+    addresses.map(|found| format!(" (process {}, {})", found.pid, found.api)).unwrap_or_default()
+}
+
+/// A data folder that this process works in.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    // The system lets go of the lock when the process ends, however it ends.
+    _lock: File,
+}
+
+impl Folder {
+    /// Takes the folder for this process, making it where it is not there.
+    ///
+    /// # Errors
+    /// See [`FolderError`].
+    pub fn take(path: &Path) -> Result<Self, FolderError> {
+        let failed = |source| FolderError::Io { path: path.to_owned(), source };
+        std::fs::create_dir_all(path).map_err(failed)?;
+        let lock = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path.join(LOCK_FILE))
+            .map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {
+                let folder = Self { path: path.to_owned(), _lock: lock };
+                folder.forget_addresses().map_err(failed)?;
+                Ok(folder)
+            }
+            Err(TryLockError::WouldBlock) => {
+                Err(FolderError::Taken { path: path.to_owned(), addresses: read_addresses(path) })
+            }
+            Err(TryLockError::Error(source)) => Err(failed(source)),
+        }
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Says where this stack listens.
+    ///
+    /// # Errors
+    /// [`FolderError::Io`].
+    pub fn say(&self, addresses: &Addresses) -> Result<(), FolderError> {
+        let failed = |source| FolderError::Io { path: self.path.clone(), source };
+        let text = serde_json::to_vec_pretty(addresses).map_err(|error| failed(error.into()))?;
+        let beside = self.path.join("stack.json.new");
+        std::fs::write(&beside, text).map_err(failed)?;
+        std::fs::rename(&beside, self.path.join(ADDRESSES_FILE)).map_err(failed)
+    }
+
+    fn forget_addresses(&self) -> io::Result<()> {
+        match std::fs::remove_file(self.path.join(ADDRESSES_FILE)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}
+
+/// Where the stack of this folder listens, if one is running.
+#[must_use]
+pub fn running(path: &Path) -> Option<Addresses> {
+    let lock = File::options().write(true).open(path.join(LOCK_FILE)).ok()?;
+    // A lock that can be had belongs to nobody; it is let go at once when the file is closed.
+    match lock.try_lock() {
+        Ok(()) | Err(TryLockError::Error(_)) => None,
+        Err(TryLockError::WouldBlock) => read_addresses(path),
+    }
+}
+
+fn read_addresses(path: &Path) -> Option<Addresses> {
+    let text = std::fs::read(path.join(ADDRESSES_FILE)).ok()?;
+    serde_json::from_slice(&text).ok()
+}

@@ -1,0 +1,378 @@
+//! The embedded stack put together: stores, stand-in model, functions, event sources and gateways, in one process.
+//!
+//! The functions are child processes of this same program. They reach everything through the AWS SDKs over loopback,
+//! with the same environment that the template sets on AWS.
+
+mod folder;
+mod issuer;
+mod model;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longhaul_aws::{AwsStore, Config};
+
+use crate::corpus;
+use crate::gateway::{HttpGateway, HttpGatewayConfig, WebSocketGateway, WebSocketGatewayConfig};
+use crate::lambda::event_sources::{
+    Mapping, QueueMapping, QueueMappingError, Redelivery, ScheduleMapping, StreamMapping, StreamMappingError,
+};
+use crate::lambda::functions::{Function, FunctionConfig, Functions, FunctionsConfig, SetupError};
+use crate::rehearsal::{self, Rehearsal, RehearsalError, RehearsalHandle};
+use crate::stores::dynamodb::DynamoDbError;
+use crate::stores::{self, Stores, StoresConfig, StoresError};
+
+pub use folder::{Addresses, Folder, FolderError, running};
+pub use issuer::{AUDIENCE, ISSUER, Issuer, IssuerError, TENANT_DEFAULT};
+pub use model::ModelChoice;
+
+/// The stage of the WebSocket API.
+const STAGE: &str = "live";
+/// Messages of a batch: what AWS allows without a window.
+const BATCH_SIZE: usize = 10;
+/// Stream records of a batch. Many entries of many jobs go in one invocation when there is much to push.
+const STREAM_BATCH_SIZE: usize = 100;
+/// Time limit of the functions that answer people.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Processes of the api function: each long poll holds one.
+const API_CONCURRENCY: usize = 32;
+/// Processes of the websocket function.
+const WEBSOCKET_CONCURRENCY: usize = 8;
+/// How long a call waits for a free process before it is answered 429.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often the sweeper runs: each minute as on AWS, or soon, for the person who watches.
+const SWEEP_LIFELIKE: Duration = Duration::from_secs(60);
+const SWEEP_PROMPT: Duration = Duration::from_secs(5);
+
+/// How a stack is set up.
+#[derive(Debug, Clone)]
+pub struct StackOptions {
+    /// The data folder.
+    pub data: PathBuf,
+    /// The program whose `function NAME` command runs a function: this one.
+    pub program: PathBuf,
+    /// The port of the API on 127.0.0.1; 0: any.
+    pub api_port: u16,
+    /// The port of the WebSocket API on 127.0.0.1; 0: any.
+    pub websocket_port: u16,
+    /// How long one invocation of the worker may take.
+    pub worker_timeout: Duration,
+    /// How many batches are worked on at once, each in a process of its own.
+    pub workers: usize,
+    /// Whether to behave as AWS does where the stack could do better: nobody sees a worker die, its messages stay
+    /// invisible, the sweeper comes once a minute.
+    pub lifelike: bool,
+    /// The model that answers; none: the stand-in.
+    pub model: Option<ModelChoice>,
+    /// How the stand-in behaves.
+    pub rehearsal: Rehearsal,
+    /// Further variables for the functions.
+    pub env: BTreeMap<String, String>,
+}
+
+impl StackOptions {
+    /// The usual setup on a data folder.
+    #[must_use]
+    pub fn new(data: PathBuf, program: PathBuf) -> Self {
+        Self {
+            data,
+            program,
+            api_port: 0,
+            websocket_port: 0,
+            worker_timeout: Duration::from_secs(900),
+            workers: 4,
+            lifelike: false,
+            model: None,
+            rehearsal: Rehearsal::default(),
+            env: BTreeMap::new(),
+        }
+    }
+}
+
+/// Why the stack does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum StackError {
+    /// The data folder.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// The signing key.
+    #[error(transparent)]
+    Issuer(#[from] IssuerError),
+    /// The storage services.
+    #[error("the stores do not start")]
+    Stores(#[from] StoresError),
+    /// The stand-in model.
+    #[error(transparent)]
+    Rehearsal(#[from] RehearsalError),
+    /// The functions.
+    #[error("the functions cannot be set up")]
+    Functions(#[from] SetupError),
+    /// The queue's event source.
+    #[error("the queue's event source mapping is refused")]
+    Queue(#[from] QueueMappingError),
+    /// The stream's event source.
+    #[error("the stream's event source mapping is refused")]
+    Stream(#[from] StreamMappingError),
+    /// The stream.
+    #[error("the stream cannot be read")]
+    Reader(#[from] DynamoDbError),
+    /// The queues.
+    #[error("the queues do not answer")]
+    Sqs(#[from] stores::sqs::SqsError),
+    /// A gateway.
+    #[error("the {what} cannot listen on 127.0.0.1:{port}")]
+    Gateway {
+        /// Which.
+        what: &'static str,
+        /// On which port.
+        port: u16,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The shipped corpus and samples.
+    #[error("the shipped corpus cannot be written into the data folder")]
+    Corpus(#[source] std::io::Error),
+    /// Our own configuration of our own functions.
+    #[error("the functions' configuration is not one")]
+    Config(#[from] longhaul_aws::ConfigError),
+    /// The table, as the functions use it.
+    #[error("the table does not answer")]
+    Table(#[from] longhaul::store::StoreError),
+}
+
+/// A running stack. It ends when it is shut down or dropped; what it was doing goes on at the next start.
+pub struct Stack {
+    addresses: Addresses,
+    issuer: Issuer,
+    functions: Functions,
+    mappings: Vec<Mapping>,
+    http: HttpGateway,
+    websocket: WebSocketGateway,
+    rehearsal: Option<RehearsalHandle>,
+    stores: Stores,
+    // Last, so that nobody takes the folder over while something still works in it.
+    _folder: Folder,
+}
+
+/// The four functions.
+struct Four {
+    api: Function,
+    worker: Function,
+    websocket: Function,
+    sweeper: Function,
+}
+
+impl Stack {
+    /// Starts a stack and whatever jobs it was doing when it last ran.
+    ///
+    /// # Errors
+    /// See [`StackError`].
+    pub async fn start(options: StackOptions) -> Result<Self, StackError> {
+        let folder = Folder::take(&options.data)?;
+        let issuer = Issuer::open(&options.data)?;
+        let samples = corpus::unpack(&options.data).map_err(StackError::Corpus)?;
+        let stores = stores::start(StoresConfig {
+            jobs_visibility_seconds: u32::try_from(options.worker_timeout.as_secs()).unwrap_or(u32::MAX).max(1),
+            ..StoresConfig::new(&options.data)
+        })
+        .await?;
+        let rehearsal = match options.model {
+            Some(_) => None,
+            None => Some(rehearsal::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), options.rehearsal).await?),
+        };
+        let ports = Ports::choose(&options)?;
+        let env = environment(&options, &stores, rehearsal.as_ref(), ports, &samples);
+        let config = Config::from_lookup(|name| env.get(name).cloned())?;
+        let store = AwsStore::connect(config).await;
+        let functions = Functions::start(FunctionsConfig::new(&options.data)).await?;
+        let four = add_functions(&functions, &options, env).await?;
+
+        // Whoever held a message or a lease died with the last stack.
+        stores.sqs.sqs.release_in_flight(&stores.sqs.jobs).await?;
+        if !options.lifelike {
+            store.end_all_sessions().await?;
+            tokio::spawn(end_sessions_of_the_dead(functions.clone(), store));
+        }
+
+        let gateway = |what, port| move |source| StackError::Gateway { what, port, source };
+        let http = HttpGateway::start(HttpGatewayConfig {
+            routes: issuer.routes()?,
+            ..HttpGatewayConfig::new(ports.api, four.api.clone())
+        })
+        .await
+        .map_err(gateway("HTTP gateway", ports.api))?;
+        let actions = ["subscribe", "unsubscribe", "ping"].map(str::to_owned);
+        let websocket = WebSocketGateway::start(WebSocketGatewayConfig {
+            routes: BTreeSet::from(actions),
+            ..WebSocketGatewayConfig::new(ports.websocket, STAGE, four.websocket.clone())
+        })
+        .await
+        .map_err(gateway("WebSocket gateway", ports.websocket))?;
+        let mappings = start_mappings(&options, &stores, &four)?;
+        let addresses = Addresses {
+            pid: std::process::id(),
+            api: http.url(),
+            websocket: websocket.url(),
+            rehearsal: rehearsal.as_ref().map(|running| running.base_url.clone()),
+            dynamodb: stores.dynamodb.endpoint().to_owned(),
+            sqs: stores.sqs.endpoint.clone(),
+        };
+        folder.say(&addresses)?;
+        Ok(Self { addresses, issuer, functions, mappings, http, websocket, rehearsal, stores, _folder: folder })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// Its issuer of tokens.
+    #[must_use]
+    pub const fn issuer(&self) -> &Issuer {
+        &self.issuer
+    }
+
+    /// Ends the stack. Jobs that are being driven go on at the next start.
+    pub async fn shutdown(self) {
+        let Self { functions, mappings, http, websocket, rehearsal, stores, .. } = self;
+        drop((http, websocket));
+        // The processes first: a mapping waits for the invocations that it has begun.
+        functions.shutdown().await;
+        for mapping in mappings {
+            mapping.stop().await;
+        }
+        if let Some(rehearsal) = rehearsal {
+            rehearsal.shutdown().await;
+        }
+        stores.shutdown().await;
+    }
+}
+
+/// The ports of the two gateways. They are known before the gateways are there, since the functions are told.
+#[derive(Debug, Clone, Copy)]
+struct Ports {
+    api: u16,
+    websocket: u16,
+}
+
+impl Ports {
+    fn choose(options: &StackOptions) -> Result<Self, StackError> {
+        // Both at once, so that they are not the same one.
+        let (api, websocket) = (reserve(options.api_port)?, reserve(options.websocket_port)?);
+        let port = |listener: &TcpListener| listener.local_addr().map(|address| address.port()).unwrap_or_default();
+        Ok(Self { api: port(&api), websocket: port(&websocket) })
+    }
+}
+
+fn reserve(port: u16) -> Result<TcpListener, StackError> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|source| StackError::Gateway { what: "gateway", port, source })
+}
+
+/// What the functions are told, as the template tells them on AWS.
+fn environment(
+    options: &StackOptions,
+    stores: &Stores,
+    rehearsal: Option<&RehearsalHandle>,
+    ports: Ports,
+    samples: &Path,
+) -> BTreeMap<String, String> {
+    let sqs = &stores.sqs;
+    let mut env = BTreeMap::from(
+        [
+            ("LONGHAUL_TABLE", stores.dynamodb.table().to_owned()),
+            ("LONGHAUL_QUEUE_URL", sqs.sqs.queue_url(&sqs.jobs)),
+            ("LONGHAUL_DEAD_LETTER_QUEUE_URL", sqs.sqs.queue_url(&sqs.dead_letters)),
+            ("LONGHAUL_BUCKET", stores.s3.bucket.clone()),
+            ("LONGHAUL_PUSH_ENDPOINT", format!("http://127.0.0.1:{}/{STAGE}", ports.websocket)),
+            ("LONGHAUL_JWKS_URL", format!("http://127.0.0.1:{}/.well-known/jwks.json", ports.api)),
+            ("LONGHAUL_JWT_ISSUER", ISSUER.to_owned()),
+            ("LONGHAUL_JWT_AUDIENCE", AUDIENCE.to_owned()),
+            ("LONGHAUL_CORPUS", samples.join("corpus").display().to_string()),
+            ("LONGHAUL_SAMPLES", samples.join("samples").display().to_string()),
+            ("LONGHAUL_LOG_FORMAT", "text".to_owned()),
+            ("AWS_ENDPOINT_URL_DYNAMODB", stores.dynamodb.endpoint().to_owned()),
+            ("AWS_ENDPOINT_URL_SQS", sqs.endpoint.clone()),
+            ("AWS_ENDPOINT_URL_S3", stores.s3.endpoint.clone()),
+            ("AWS_ACCESS_KEY_ID", stores.credentials.access_key_id.clone()),
+            ("AWS_SECRET_ACCESS_KEY", stores.credentials.secret_access_key.clone()),
+            ("AWS_REGION", stores.region.clone()),
+        ]
+        .map(|(name, value)| (name.to_owned(), value)),
+    );
+    let mut set = |name: &str, value: &str| env.insert(name.to_owned(), value.to_owned());
+    if let Some(model) = &options.model {
+        set("LONGHAUL_MODEL_URL", &model.url);
+        set("LONGHAUL_MODEL", &model.model);
+        if let Some(key) = &model.key {
+            set("LONGHAUL_MODEL_KEY", key);
+        }
+    } else if let Some(rehearsal) = rehearsal {
+        set("LONGHAUL_MODEL_URL", &rehearsal.base_url);
+        set("LONGHAUL_MODEL", rehearsal::MODEL_NAME);
+    }
+    env.extend(options.env.clone());
+    env
+}
+
+async fn add_functions(
+    functions: &Functions,
+    options: &StackOptions,
+    env: BTreeMap<String, String>,
+) -> Result<Four, SetupError> {
+    let function = |name: &str, timeout: Duration, max_concurrency: usize| FunctionConfig {
+        name: name.to_owned(),
+        program: options.program.clone(),
+        args: vec!["function".into(), name.into()],
+        env: env.clone(),
+        timeout,
+        memory_mb: 256,
+        max_concurrency,
+        patience: PATIENCE,
+    };
+    Ok(Four {
+        api: functions.add(function("api", ANSWER_TIMEOUT, API_CONCURRENCY)).await?,
+        worker: functions.add(function("worker", options.worker_timeout, options.workers)).await?,
+        websocket: functions.add(function("websocket", ANSWER_TIMEOUT, WEBSOCKET_CONCURRENCY)).await?,
+        sweeper: functions.add(function("sweeper", ANSWER_TIMEOUT, 1)).await?,
+    })
+}
+
+fn start_mappings(options: &StackOptions, stores: &Stores, four: &Four) -> Result<Vec<Mapping>, StackError> {
+    let every = if options.lifelike { SWEEP_LIFELIKE } else { SWEEP_PROMPT };
+    let queue = QueueMapping {
+        sqs: stores.sqs.sqs.clone(),
+        queue: stores.sqs.jobs.clone(),
+        function: four.worker.clone(),
+        batch_size: BATCH_SIZE,
+        window: Duration::ZERO,
+        max_concurrency: options.workers.max(2),
+        report_batch_item_failures: true,
+        redelivery: if options.lifelike { Redelivery::Lifelike } else { Redelivery::Prompt },
+    };
+    let stream = StreamMapping::new(stores.dynamodb.stream_reader("websocket")?, four.websocket.clone(), STREAM_BATCH_SIZE);
+    let sweep = ScheduleMapping {
+        name: "sweep".to_owned(),
+        every,
+        first_after: Duration::from_millis(500),
+        function: four.sweeper.clone(),
+    };
+    Ok(vec![queue.start()?, stream.start()?, sweep.start()])
+}
+
+/// Marks the session of a worker that died as ended, so that its jobs are free at once. On AWS nobody sees a death,
+/// and the silence of the session is waited for.
+async fn end_sessions_of_the_dead(functions: Functions, store: AwsStore) {
+    let mut deaths = functions.watch_deaths();
+    drop(functions);
+    while let Some(notice) = deaths.recv().await {
+        let Some(session) = notice.death.request_id.as_deref().and_then(|id| id.parse().ok()) else { continue };
+        tracing::info!(function = notice.death.function, pid = notice.death.pid, cause = ?notice.death.cause, "a function process died in mid-invocation");
+        if let Err(error) = longhaul::store::Store::end_session(&store, &session).await {
+            tracing::warn!(%session, %error, "the session of a dead worker was not ended; its silence will end it");
+        }
+    }
+}
