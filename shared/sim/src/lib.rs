@@ -16,6 +16,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use longhaul_engine::{Job, JobId};
 use tokio::sync::Notify;
 
 pub use crash::{Crash, Death, Moment};
@@ -80,6 +81,12 @@ impl Sim {
     #[must_use]
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.shared.world().counts.clone()
+    }
+
+    /// A job item as it stands.
+    #[must_use]
+    pub fn job(&self, job: JobId) -> Option<Job> {
+        self.shared.world().jobs.get(&job).cloned()
     }
 
     /// Everything that is stored, for auditors.

@@ -102,8 +102,7 @@ impl Workshop {
     /// When it does not come to that.
     pub async fn until(&self, job: &JobRef, enough: impl Fn(&Job) -> bool) -> Job {
         for _ in 0..7 * 24 * 3_600 {
-            let found = self.sim.snapshot().jobs.get(&job.job).cloned();
-            if let Some(found) = found.filter(|found| enough(found)) {
+            if let Some(found) = self.sim.job(job.job).filter(|found| enough(found)) {
                 return found;
             }
             self.clock.sleep(Duration::from_secs(1)).await;
