@@ -1,1 +1,48 @@
-//! To be filled.
+//! The sweeper: the net under everything else. Once a minute it looks for jobs whose due time has passed and sends each
+//! a continuation.
+//!
+//! A job whose message was lost, whose worker died unnoticed, or whose long wait is over is in the `due` index with a
+//! time in the past, and nowhere else is it found again. So a sweep drops nothing: it moves the due time first, and
+//! what it could not do is due again at the next sweep.
+
+mod chain;
+mod metrics;
+mod sweep;
+
+use lambda_runtime::{LambdaEvent, service_fn};
+use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
+use serde_json::Value;
+
+pub use sweep::{SweepError, Sweeper, Swept};
+
+/// Why the sweeper could not begin, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The environment.
+    #[error("the sweeper cannot begin")]
+    Config(#[from] ConfigError),
+    /// The Lambda runtime.
+    #[error("the Lambda runtime ended")]
+    Runtime(#[source] lambda_runtime::Error),
+}
+
+/// Serves invocations until the environment is taken away. What the scheduled event says does not matter: a sweep is
+/// asked for by its coming.
+///
+/// # Errors
+/// [`RunError`]; it has been logged.
+pub async fn run() -> Result<(), RunError> {
+    telemetry::init();
+    serve().await.inspect_err(|error| tracing::error!(error = %chain::chain(error), "the sweeper ends"))
+}
+
+async fn serve() -> Result<(), RunError> {
+    let sweeper = Sweeper::new(AwsStore::connect(Config::from_env()?).await);
+    let sweeper = &sweeper;
+    let handler = service_fn(async move |event: LambdaEvent<Value>| {
+        let swept = sweeper.handle(event.context.deadline).await?;
+        metrics::print(&swept);
+        Ok::<_, lambda_runtime::Error>(swept)
+    });
+    Box::pin(lambda_runtime::run(handler)).await.map_err(RunError::Runtime)
+}

@@ -1,1 +1,151 @@
-//! To be filled.
+//! The WebSocket function: who watches a job, and what they are sent.
+//!
+//! One function is invoked by two sides. The gateway brings clients that come, ask and go ([`clients`]); the table's
+//! stream brings what was written into journals ([`stream`]), which is pushed to every subscriber of the job and, at a
+//! job's end, posted to its webhook. Neither side can delay a job: both only read what the worker has written.
+
+mod chain;
+pub mod clients;
+mod delivery;
+mod expiry;
+pub mod stream;
+mod subscribing;
+mod webhook;
+
+use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
+use aws_lambda_events::dynamodb;
+use lambda_runtime::{LambdaEvent, service_fn};
+use longhaul::Clock;
+use longhaul::engine::Timestamp;
+use longhaul_aws::push::Push;
+use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
+use longhaul_wire::TokenCheck;
+use longhaul_wire::token::TokenSettings;
+use serde_json::Value;
+
+use crate::webhook::Webhooks;
+
+/// Why the function could not begin, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The environment.
+    #[error("the WebSocket function cannot begin")]
+    Config(#[from] ConfigError),
+    /// The Lambda runtime.
+    #[error("the Lambda runtime ended")]
+    Runtime(#[source] lambda_runtime::Error),
+}
+
+/// Why an invocation did nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum EventError {
+    /// The event comes from neither side.
+    #[error("the event has neither a requestContext nor Records")]
+    UnknownShape,
+    /// The event looks like one of a side but is not.
+    #[error("the event is none of {side}")]
+    Malformed {
+        /// What it looks like.
+        side: &'static str,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The answer cannot be written.
+    #[error("the answer cannot be written")]
+    Answer(#[source] serde_json::Error),
+}
+
+/// The function: what it keeps from one invocation to the next.
+#[derive(Debug)]
+pub struct WebSocket {
+    pub(crate) store: AwsStore,
+    pub(crate) push: Push,
+    pub(crate) tokens: TokenCheck,
+    pub(crate) webhooks: Webhooks,
+}
+
+/// What an invocation knows of time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Time {
+    pub(crate) clock: Clock,
+    pub(crate) deadline: Timestamp,
+}
+
+impl Time {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// How long until the invocation should have answered, its last words not counted.
+    pub(crate) fn left(&self) -> std::time::Duration {
+        /// Time kept back for the answer: it is one small request to the Runtime API.
+        const ANSWER_RESERVE_MS: u64 = 500;
+        self.now().until(self.deadline).saturating_sub(std::time::Duration::from_millis(ANSWER_RESERVE_MS))
+    }
+}
+
+/// Serves invocations until the environment is taken away.
+///
+/// # Errors
+/// [`RunError`]; it has been logged.
+pub async fn run() -> Result<(), RunError> {
+    telemetry::init();
+    serve().await.inspect_err(|error| tracing::error!(error = %chain::chain(error), "the WebSocket function ends"))
+}
+
+async fn serve() -> Result<(), RunError> {
+    let function = WebSocket::new(AwsStore::connect(Config::from_env()?).await)?;
+    let function = &function;
+    let handler = service_fn(async move |event: LambdaEvent<Value>| {
+        let LambdaEvent { payload, context } = event;
+        let answer = function.handle(payload, context.deadline).await.inspect_err(|error| {
+            tracing::error!(error = %chain::chain(error), "the event was not understood");
+        })?;
+        Ok::<_, lambda_runtime::Error>(answer)
+    });
+    Box::pin(lambda_runtime::run(handler)).await.map_err(RunError::Runtime)
+}
+
+impl WebSocket {
+    /// The function over a store, with the rest of what that store's configuration says.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the configuration lacks the gateway's endpoint or the issuer of tokens.
+    pub fn new(store: AwsStore) -> Result<Self, ConfigError> {
+        let config = store.config();
+        let push = Push::new(store.clients(), config.push_endpoint()?);
+        let settings = config.tokens()?.clone();
+        let tokens = TokenCheck::new(TokenSettings {
+            jwks_url: settings.jwks_url,
+            issuer: settings.issuer,
+            audience: settings.audience,
+            tenant_claim: settings.tenant_claim,
+            scope_claim: settings.scope_claim,
+        });
+        Ok(Self { store, push, tokens, webhooks: Webhooks::default() })
+    }
+
+    /// Handles an event of either side, in an invocation that must have answered by `deadline_ms` (milliseconds since
+    /// the Unix epoch). The sides are told apart by the form of their events, which is all that Lambda tells.
+    ///
+    /// # Errors
+    /// [`EventError`] when it is no event of either.
+    pub async fn handle(&self, event: Value, deadline_ms: u64) -> Result<Value, EventError> {
+        let time = Time { clock: Clock::of_machine(), deadline: Timestamp::from_millis(deadline_ms) };
+        let answer = if event.get("Records").is_some() {
+            let batch = read::<dynamodb::Event>(event, "the table's stream")?;
+            serde_json::to_value(Box::pin(self.stream_batch(batch, time)).await)
+        } else if event.get("requestContext").is_some() {
+            let event = read::<ApiGatewayWebsocketProxyRequest>(event, "the gateway")?;
+            serde_json::to_value(Box::pin(self.client_event(event, time)).await)
+        } else {
+            return Err(EventError::UnknownShape);
+        };
+        answer.map_err(EventError::Answer)
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(event: Value, side: &'static str) -> Result<T, EventError> {
+    serde_json::from_value(event).map_err(|source| EventError::Malformed { side, source })
+}

@@ -1,0 +1,172 @@
+//! Clients that come, ask and go, as the gateway brings them.
+
+use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
+use longhaul::engine::{JobId, Timestamp};
+use longhaul_aws::connections::Connection;
+use longhaul_wire::socket::{ClientMessage, ServerMessage};
+use longhaul_wire::token::TokenError;
+use longhaul_wire::{Problem, Scope, problem};
+use serde::Serialize;
+
+use crate::chain::chain;
+use crate::expiry::expires_at;
+use crate::{Time, WebSocket};
+
+/// The answer to the gateway. Only that to `$connect` reaches the client, as the answer to its handshake.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayAnswer {
+    status_code: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    headers: Option<ContentType>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct ContentType {
+    #[serde(rename = "content-type")]
+    content_type: &'static str,
+}
+
+impl GatewayAnswer {
+    const OK: Self = Self { status_code: 200, headers: None, body: None };
+
+    fn problem(problem: &Problem, request_id: Option<&str>) -> Self {
+        let body = serde_json::to_string(&problem.body(None, request_id)).ok();
+        let headers = Some(ContentType { content_type: problem::CONTENT_TYPE });
+        Self { status_code: problem.status(), headers, body }
+    }
+}
+
+/// Why a client's message was not done.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// It is told this, about this job.
+    Problem(Option<JobId>, Problem),
+    /// Nobody listens any more.
+    Closed,
+}
+
+impl Refusal {
+    pub(crate) const fn about(job: JobId, problem: Problem) -> Self {
+        Self::Problem(Some(job), problem)
+    }
+}
+
+impl WebSocket {
+    /// Handles one event of the gateway. It never fails: a client is told what went wrong.
+    pub(crate) async fn client_event(&self, event: ApiGatewayWebsocketProxyRequest, time: Time) -> GatewayAnswer {
+        let context = &event.request_context;
+        let request_id = context.request_id.as_deref();
+        let Some(connection) = context.connection_id.as_deref() else {
+            tracing::error!(request_id, "an event of the gateway names no connection");
+            return GatewayAnswer::problem(&Problem::Internal, request_id);
+        };
+        match context.event_type.as_deref() {
+            Some("CONNECT") => match self.connect(&event, connection, time.now()).await {
+                Ok(()) => GatewayAnswer::OK,
+                Err(problem) => GatewayAnswer::problem(&problem, request_id),
+            },
+            Some("DISCONNECT") => {
+                self.forget_connection(connection).await;
+                GatewayAnswer::OK
+            }
+            Some(_) | None => {
+                let text = event.body.as_deref().unwrap_or_default();
+                match self.message(connection, text, time).await {
+                    Ok(()) | Err(Refusal::Closed) => {}
+                    Err(Refusal::Problem(job, problem)) => {
+                        self.tell(connection, &ServerMessage::problem(job, &problem, request_id)).await;
+                    }
+                }
+                GatewayAnswer::OK
+            }
+        }
+    }
+
+    /// Lets a client in, or not: its token comes with the handshake, as a header or, since browsers can set none, as
+    /// the parameter `token`.
+    async fn connect(&self, event: &ApiGatewayWebsocketProxyRequest, id: &str, now: Timestamp) -> Result<(), Problem> {
+        let header = event.headers.get("authorization").and_then(|value| value.to_str().ok());
+        let parameter = event.query_string_parameters.first("token");
+        let token = match (header, parameter) {
+            (Some(header), _) => bearer(header).unwrap_or_default(),
+            (None, Some(parameter)) => parameter,
+            (None, None) => "",
+        };
+        let caller = self.tokens.check(token).await.map_err(|error| {
+            match &error {
+                TokenError::KeysUnavailable(_) => tracing::error!(error = %chain(&error), "tokens cannot be checked"),
+                TokenError::Missing
+                | TokenError::Malformed(_)
+                | TokenError::Invalid(_)
+                | TokenError::UnknownKey
+                | TokenError::Claim { .. } => tracing::info!(error = %chain(&error), "a connection was refused"),
+            }
+            error.problem()
+        })?;
+        caller.require(Scope::Read)?;
+        let connection = Connection {
+            id: id.to_owned(),
+            tenant: caller.tenant,
+            subject: caller.subject,
+            token_expires_at: expires_at(token).ok_or(Problem::NotAuthenticated)?,
+            connected_at: now,
+        };
+        self.store.put_connection(&connection).await.map_err(|error| {
+            tracing::error!(tenant = %connection.tenant, error = %chain(&error), "a connection was not stored");
+            unavailable()
+        })
+    }
+
+    /// Does what a client asks.
+    async fn message(&self, id: &str, text: &str, time: Time) -> Result<(), Refusal> {
+        let message = ClientMessage::parse(text).map_err(|problem| Refusal::Problem(None, problem))?;
+        let job = match &message {
+            ClientMessage::Subscribe { job, after: _ } | ClientMessage::Unsubscribe { job } => Some(*job),
+            ClientMessage::Ping => None,
+        };
+        let connection = self.connection(id, job, time.now()).await?;
+        let answer = match message {
+            ClientMessage::Subscribe { job, after } => self.subscribe(&connection, job, after, time).await?,
+            ClientMessage::Unsubscribe { job } => {
+                self.store.unsubscribe(id, job).await.map_err(|error| {
+                    tracing::error!(tenant = %connection.tenant, %job, error = %chain(&error), "not unsubscribed");
+                    Refusal::about(job, unavailable())
+                })?;
+                ServerMessage::Unsubscribed { job }
+            }
+            ClientMessage::Ping => ServerMessage::Pong,
+        };
+        self.tell(id, &answer).await;
+        Ok(())
+    }
+
+    /// The connection that a message came by, while its token counts.
+    async fn connection(&self, id: &str, job: Option<JobId>, now: Timestamp) -> Result<Connection, Refusal> {
+        let found = self.store.connection(id).await.map_err(|error| {
+            tracing::error!(connection = id, error = %chain(&error), "a connection was not read");
+            Refusal::Problem(job, unavailable())
+        })?;
+        match found {
+            Some(connection) if now < connection.token_expires_at => Ok(connection),
+            Some(_) => {
+                self.forget_connection(id).await;
+                Err(Refusal::Problem(job, Problem::NotAuthenticated))
+            }
+            None => Err(Refusal::Problem(job, Problem::NotAuthenticated)),
+        }
+    }
+}
+
+/// The token in an `Authorization` header.
+fn bearer(header: &str) -> Option<&str> {
+    let (scheme, token) = header.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_start())
+}
+
+/// The store did not answer; its own retries are through, so a client may try again soon.
+pub(crate) const fn unavailable() -> Problem {
+    Problem::Unavailable { retry_after: std::time::Duration::from_secs(1) }
+}

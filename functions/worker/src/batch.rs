@@ -1,0 +1,220 @@
+//! One invocation: a batch of messages, all of whose jobs are driven at the same time.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
+use futures::FutureExt;
+use futures::stream::{FuturesUnordered, StreamExt};
+use longhaul::drive::{Handled, Invocation};
+use longhaul::engine::ids::{IdError, SessionId};
+use longhaul::engine::{Timestamp, limits};
+use longhaul::store::{About, Continuation, JobRef, Store};
+use longhaul::{Clock, Registry};
+use longhaul_aws::sqs::{Incoming, IncomingError};
+
+use crate::chain::chain;
+use crate::redrive;
+
+/// Time before the deadline at which whatever still runs is dropped, so that the answer about the rest of the batch
+/// gets out: a process that is killed answers for nobody. Jobs give themselves back earlier, at half of
+/// [`limits::DEADLINE_RESERVE_MS`]; what is left by then hangs in a call to the store.
+const ANSWER_RESERVE_MS: u64 = limits::DEADLINE_RESERVE_MS / 4;
+/// Time for the last word about the session. Without it the session's item expires by itself.
+const END_MS: u64 = ANSWER_RESERVE_MS / 2;
+
+/// Why a whole batch could not be looked at; all of its messages stay in the queue.
+#[derive(Debug, thiserror::Error)]
+pub enum BatchError {
+    /// The invocation's id cannot name a session.
+    #[error("the invocation's request id cannot name a session")]
+    Session(#[from] IdError),
+}
+
+/// The worker: what it keeps from one invocation to the next.
+pub struct Worker<S> {
+    store: S,
+    registry: Registry,
+}
+
+/// A message that is to be worked on.
+struct Work {
+    /// Its place in the batch.
+    place: usize,
+    incoming: Incoming,
+}
+
+impl<S: Store> Worker<S> {
+    /// A worker that drives the jobs of `store` with the agents of `registry`.
+    pub const fn new(store: S, registry: Registry) -> Self {
+        Self { store, registry }
+    }
+
+    /// Works on a batch in the invocation `request_id` that must have answered by `deadline_ms` (milliseconds since
+    /// the Unix epoch, as Lambda tells it).
+    ///
+    /// The answer names the messages that stay in the queue. A message that is nowhere in it is done with, so each is
+    /// in it until it is known to be done with.
+    ///
+    /// # Errors
+    /// [`BatchError`]: nothing was done.
+    pub async fn handle(
+        &self,
+        batch: SqsEvent,
+        request_id: &str,
+        deadline_ms: u64,
+    ) -> Result<SqsBatchResponse, BatchError> {
+        let clock = Clock::of_machine();
+        let session: SessionId = request_id.parse()?;
+        let deadline = Timestamp::from_millis(deadline_ms);
+        let work: Vec<Work> = batch
+            .records
+            .iter()
+            .enumerate()
+            .filter_map(|(place, message)| Some(Work { place, incoming: read(message)? }))
+            .collect();
+        let invocation = Invocation::begin(&self.store, &self.registry, session, clock, deadline);
+        let done = RefCell::new(BTreeSet::new());
+        if !work.is_empty() {
+            // The deadline is the context's and never assumed: Lambda kills the process there, and with it the answer
+            // about jobs that went well.
+            let answer_at =
+                clock.sleep(clock.now().until(deadline).saturating_sub(Duration::from_millis(ANSWER_RESERVE_MS)));
+            tokio::select! {
+                biased;
+                () = answer_at => {
+                    tracing::error!(messages = work.len(), done = done.borrow().len(), "the invocation ran out of time");
+                }
+                () = self.work(&invocation, &clock, &work, &done) => {}
+            }
+            // Everything that was running is dropped by here; behind the answer the process is frozen.
+            let _gone_or_late = tokio::time::timeout(Duration::from_millis(END_MS), invocation.end()).await;
+        }
+        Ok(answer(&batch.records, &done.borrow()))
+    }
+
+    /// Works on all messages together, with the session alive beside them.
+    async fn work(
+        &self,
+        invocation: &Invocation<'_, S>,
+        clock: &Clock,
+        work: &[Work],
+        done: &RefCell<BTreeSet<usize>>,
+    ) {
+        // Before any claim: the lease of a session that has no item counts as free.
+        if let Err(error) = invocation.announce().await {
+            tracing::error!(error = %chain(&error), "the session was not announced; the batch stays in the queue");
+            return;
+        }
+        let jobs: Vec<JobRef> = work.iter().filter_map(|work| job_of(&work.incoming)).cloned().collect();
+        let mut running: FuturesUnordered<_> =
+            work.iter().map(|work| self.work_on(invocation, clock, work).boxed_local()).collect();
+        let all = async {
+            while let Some(finished) = running.next().await {
+                done.borrow_mut().extend(finished);
+            }
+        };
+        tokio::select! {
+            biased;
+            () = all => {}
+            never = invocation.keep_alive(jobs) => never,
+        }
+    }
+
+    /// Works on one message; its place in the batch when it is done with.
+    async fn work_on(&self, invocation: &Invocation<'_, S>, clock: &Clock, work: &Work) -> Option<usize> {
+        let Incoming { continuation, redriven } = &work.incoming;
+        let worked = match (redriven, &continuation.about) {
+            (Some(letter), About::Job(job)) => {
+                let replayed = redrive::replay(&self.store, job, letter, clock.now());
+                // A fault in one job's handling is no reason to stop the others.
+                let replayed = AssertUnwindSafe(replayed).catch_unwind().await;
+                replayed.map(|replayed| replayed.map(|()| Handled::Acknowledge).map_err(|error| chain(&error)))
+            }
+            (Some(_) | None, About::Job(_) | About::Watchdog { .. }) => {
+                let handled = AssertUnwindSafe(invocation.handle(continuation)).catch_unwind().await;
+                handled.map(|handled| handled.map_err(|error| chain(&error)))
+            }
+        };
+        let error = match worked {
+            Ok(Ok(Handled::Acknowledge)) => return Some(work.place),
+            Ok(Ok(Handled::GiveBack)) => {
+                log_subject(
+                    continuation,
+                    |tenant, subject| tracing::info!(%tenant, %subject, "given back to the queue"),
+                );
+                return None;
+            }
+            Ok(Err(error)) => error,
+            // What it says was printed by the panic itself.
+            Err(_panic) => "the worker's own code panicked".to_owned(),
+        };
+        log_subject(continuation, |tenant, subject| {
+            tracing::error!(%tenant, %subject, %error, "not driven on; the message stays in the queue");
+        });
+        None
+    }
+}
+
+/// Reads a message; none when it is not this worker's to work on.
+fn read(message: &SqsMessage) -> Option<Incoming> {
+    let message_id = message.message_id.as_deref().unwrap_or_default();
+    match Incoming::parse(message.body.as_deref().unwrap_or_default()) {
+        Ok(incoming) => Some(incoming),
+        Err(error @ IncomingError::Newer { .. }) => {
+            tracing::warn!(message_id, %error, "given back untouched");
+            None
+        }
+        Err(IncomingError::Malformed { source }) => {
+            // It fails until the queue's own redrive policy moves it to the dead letters, where a person finds it:
+            // acknowledged it would be lost.
+            tracing::error!(
+                message_id,
+                fault = fault(&source),
+                line = source.line(),
+                column = source.column(),
+                "junk in the queue"
+            );
+            None
+        }
+    }
+}
+
+/// The kind of a fault. The message of a serde error may repeat the text at fault, which may be anybody's.
+fn fault(error: &serde_json::Error) -> &'static str {
+    match error.classify() {
+        serde_json::error::Category::Io | serde_json::error::Category::Syntax => "it is not JSON",
+        serde_json::error::Category::Eof => "it is empty or cut short",
+        serde_json::error::Category::Data => "it is JSON but no continuation",
+    }
+}
+
+/// The job that a message is about, if it is about one.
+fn job_of(incoming: &Incoming) -> Option<&JobRef> {
+    match &incoming.continuation.about {
+        About::Job(job) => Some(job),
+        About::Watchdog { .. } => None,
+    }
+}
+
+/// Hands the owner and the subject of a continuation to a log line.
+fn log_subject(continuation: &Continuation, line: impl FnOnce(&str, &str)) {
+    match &continuation.about {
+        About::Job(job) => line(job.tenant.as_str(), &format!("job {}", job.job)),
+        About::Watchdog { session, jobs } => line("", &format!("{} jobs of session {session}", jobs.len())),
+    }
+}
+
+/// The answer to the queue: what is not done with stays there.
+fn answer(messages: &[SqsMessage], done: &BTreeSet<usize>) -> SqsBatchResponse {
+    let mut answer = SqsBatchResponse::default();
+    for (_, message) in messages.iter().enumerate().filter(|(place, _)| !done.contains(place)) {
+        let mut failure = BatchItemFailure::default();
+        // A message without an id cannot be named; the empty name makes Lambda keep the whole batch, which loses none.
+        failure.item_identifier = message.message_id.clone().unwrap_or_default();
+        answer.batch_item_failures.push(failure);
+    }
+    answer
+}
