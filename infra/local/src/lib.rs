@@ -2,4 +2,5 @@
 
 pub mod gateway;
 pub mod lambda;
+pub mod rehearsal;
 pub mod stores;
