@@ -1,3 +1,26 @@
-//! What agents are made of: the documents they read.
+//! The agents that ship with the project, and what they are made of.
+//!
+//! Each agent is an ordinary async function over a [`longhaul::Ctx`]. What they share: a model call as a step
+//! (`model`), prompts in which foreign text stays foreign (`prompt`), documents and their quotes ([`documents`]), and
+//! settings from the environment ([`settings`]). [`shipped`] gives the registry that a worker drives.
 
+mod blocking;
+pub mod compliance;
 pub mod documents;
+mod excerpt;
+mod markdown;
+mod model;
+mod paths;
+mod prompt;
+mod ranking;
+pub mod research;
+pub mod settings;
+pub mod synthetic;
+mod tools;
+
+pub use model::STAND_IN;
+pub use paths::Paths;
+pub use settings::{Settings, SettingsError};
+pub use tools::{ShippedError, shipped};
+
+use tools::Tools;

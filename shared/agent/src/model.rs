@@ -1,0 +1,243 @@
+//! A model call as a step: asked with a stable key, checked against a schema, recorded with what it cost.
+//!
+//! A model call costs money, so it runs as an effect: its key goes along as `Idempotency-Key`, and a server that knows
+//! such keys does not charge twice for a call that a crash cut off.
+
+use std::time::Duration;
+
+use longhaul::{Ctx, ErrorClass, RetryPolicy, StepError, Usage};
+use longhaul_llm::{
+    ChatCompletions, Cut, Message, ModelError, ModelErrorKind, ModelReply, ModelRequest, ResponseFormat,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::settings::Settings;
+
+/// The name by which the stand-in for a model answers. Results say plainly that no language model was used.
+pub const STAND_IN: &str = "rehearsal";
+
+/// Characters of a prompt for each token that is held back from a budget: English has about four, and a reservation
+/// should rather be too large.
+const RESERVED_CHARS_PER_TOKEN: u64 = 3;
+
+/// Tokens held back for an answer: a report of three pages with room to spare.
+const RESERVED_ANSWER_TOKENS: u64 = 6_000;
+
+/// The most of a cut answer that a dead letter shows.
+const PARTIAL_MAX_CHARS: usize = 600;
+
+/// The call ends a little before its step does, so that the step's error is the call's and says what had arrived.
+const CALL_MARGIN: Duration = Duration::from_secs(2);
+
+/// The form that an answer must have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Form {
+    /// What the schema is called towards the server.
+    pub(crate) name: &'static str,
+    /// The JSON Schema as text.
+    pub(crate) schema: &'static str,
+}
+
+/// What a model is asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Question {
+    /// The form of the answer.
+    pub(crate) form: Form,
+    /// The instructions above the conversation.
+    pub(crate) system: &'static str,
+    /// The question itself.
+    pub(crate) user: String,
+}
+
+/// A recorded answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Answer<T> {
+    /// What was answered.
+    pub(crate) value: T,
+    /// The model that answered, in the server's words.
+    pub(crate) model: String,
+    /// What it cost, a repaired first answer included.
+    pub(crate) usage: Usage,
+}
+
+impl<T> Answer<T> {
+    /// What it cost.
+    pub(crate) fn cost(&self) -> Usage {
+        self.usage
+    }
+}
+
+/// The model that the agents ask.
+#[derive(Debug, Clone)]
+pub(crate) struct ModelSteps {
+    server: ChatCompletions,
+    model: String,
+    call_time_limit: Duration,
+    retry: RetryPolicy,
+}
+
+impl ModelSteps {
+    /// The model of the settings.
+    ///
+    /// # Errors
+    /// When its address is none.
+    pub(crate) fn new(settings: &Settings) -> Result<Self, ModelError> {
+        Ok(Self {
+            server: ChatCompletions::new(&settings.model_url, settings.model_key.clone())?,
+            model: settings.model.clone(),
+            call_time_limit: settings.model_time_limit,
+            retry: settings.retry,
+        })
+    }
+
+    /// How long a step may take that asks once.
+    pub(crate) fn step_time_limit(&self) -> Duration {
+        self.call_time_limit.saturating_add(CALL_MARGIN)
+    }
+
+    /// How such a step is tried again.
+    pub(crate) const fn retry(&self) -> RetryPolicy {
+        self.retry
+    }
+
+    /// A step that is one question.
+    pub(crate) async fn ask<T>(&self, ctx: &mut Ctx, step: &str, question: &Question) -> longhaul::Result<Answer<T>>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        ctx.effect(step, async |key| self.answer::<T>(&key.to_string(), question).await)
+            .retry(self.retry)
+            .time_limit(self.step_time_limit())
+            .metered(reserved_tokens(question.user.len()), Answer::cost)
+            .await
+    }
+
+    /// Asks, inside a step's body. An answer without the asked form is repaired once: the model is shown what is wrong
+    /// with it.
+    pub(crate) async fn answer<T: DeserializeOwned>(
+        &self,
+        key: &str,
+        question: &Question,
+    ) -> Result<Answer<T>, StepError> {
+        self.answer_that(key, question, |_| Ok(())).await
+    }
+
+    /// Like [`ModelSteps::answer`], for an answer that must also be `good` in a way that no schema can say.
+    pub(crate) async fn answer_that<T: DeserializeOwned>(
+        &self,
+        key: &str,
+        question: &Question,
+        good: impl Fn(&T) -> Result<(), String>,
+    ) -> Result<Answer<T>, StepError> {
+        let form = question.form.name;
+        let schema: Value = serde_json::from_str(question.form.schema)
+            .map_err(|error| StepError::because(ErrorClass::Invalid, "the form of the answer is no JSON", &error))?;
+        let read = |reply: &ModelReply| {
+            let value = reply.structured(&schema).map_err(|error| error.message().to_owned())?;
+            let value: T = serde_json::from_value(value).map_err(|error| error.to_string())?;
+            good(&value).map(|()| value)
+        };
+        let mut request = self.request(question.system, &question.user, key.to_owned());
+        request.response_format = ResponseFormat::JsonSchema { name: form.to_owned(), schema: schema.clone() };
+        let first = self.call(&request).await?;
+        let spent = usage(&first);
+        let wrong = match read(&first) {
+            Ok(value) => return Ok(Answer { value, model: first.model, usage: spent }),
+            Err(wrong) => wrong,
+        };
+        tracing::info!(step = key, form, "the model's answer does not have the asked form; it is asked to repair it");
+        request.messages.push(Message::assistant(first.message.text()));
+        request.messages.push(Message::user(format!(
+            "This is not the answer that was asked for: {wrong}. Give the whole answer again as one JSON object that \
+             satisfies the schema, and nothing else."
+        )));
+        // Another request, so another key: a server would take the first key for the first question.
+        request.idempotency_key = Some(format!("{key}/repair"));
+        let second = self.call(&request).await?;
+        match read(&second) {
+            Ok(value) => Ok(Answer { value, model: second.model.clone(), usage: spent.plus(usage(&second)) }),
+            Err(wrong) => {
+                let message = format!("the model `{}` gave no answer of the form `{form}`: {wrong}", self.model);
+                Err(with_answer(StepError::new(ErrorClass::Schema, message), &second.message.text()))
+            }
+        }
+    }
+
+    /// Asks for free text, inside a step's body.
+    pub(crate) async fn say(&self, key: &str, system: &str, user: &str) -> Result<Answer<String>, StepError> {
+        let reply = self.call(&self.request(system, user, key.to_owned())).await?;
+        Ok(Answer { value: reply.message.text(), usage: usage(&reply), model: reply.model })
+    }
+
+    fn request(&self, system: &str, user: &str, key: String) -> ModelRequest {
+        let messages = vec![Message::system(system), Message::user(user)];
+        let mut request = ModelRequest::new(self.model.clone(), messages);
+        request.idempotency_key = Some(key);
+        request.time_limit_ms = u64::try_from(self.call_time_limit.as_millis()).unwrap_or(u64::MAX);
+        request
+    }
+
+    async fn call(&self, request: &ModelRequest) -> Result<ModelReply, StepError> {
+        // The future of a call is large; it need not make every step that asks as large.
+        let reply = Box::pin(self.server.complete_with(request, &mut |_| {})).await;
+        reply.map_err(|error| failed(&self.model, &error))
+    }
+}
+
+/// Tokens to hold back for a question of so many bytes.
+pub(crate) fn reserved_tokens(prompt_bytes: usize) -> u64 {
+    let prompt = u64::try_from(prompt_bytes).unwrap_or(u64::MAX);
+    (prompt / RESERVED_CHARS_PER_TOKEN).saturating_add(RESERVED_ANSWER_TOKENS)
+}
+
+fn usage(reply: &ModelReply) -> Usage {
+    Usage {
+        input_tokens: reply.usage.input_tokens,
+        output_tokens: reply.usage.output_tokens,
+        cached_tokens: reply.usage.cached_tokens,
+        reasoning_tokens: reply.usage.reasoning_tokens,
+    }
+}
+
+/// A failed call as a failed attempt.
+fn failed(model: &str, error: &ModelError) -> StepError {
+    let class = class_of(error.kind());
+    let message = format!("the model `{model}` gave no answer: {}", error.message());
+    let failed = StepError::because(class, message, error).retry_after(error.kind().retry_after());
+    match error.partial() {
+        Some(partial) => with_answer(failed, &partial.text),
+        None => failed,
+    }
+}
+
+/// Keeps what the model said for the people who read the failure.
+fn with_answer(mut error: StepError, text: &str) -> StepError {
+    if !text.is_empty() {
+        let shown: String = text.chars().take(PARTIAL_MAX_CHARS).collect();
+        error.failure.causes.push(format!("the model's words: {shown}"));
+    }
+    error
+}
+
+fn class_of(kind: &ModelErrorKind) -> ErrorClass {
+    match kind {
+        ModelErrorKind::Transient => ErrorClass::Transient,
+        ModelErrorKind::RateLimited { .. } => ErrorClass::RateLimited,
+        ModelErrorKind::Overloaded { .. } => ErrorClass::Overloaded,
+        ModelErrorKind::Timeout => ErrorClass::Timeout,
+        ModelErrorKind::Truncated { cut: Cut::Connection } => ErrorClass::Truncated,
+        // The class `truncated` is tried again; an answer that is too long would be cut at the same place.
+        ModelErrorKind::Truncated { cut: Cut::OutputLimit | Cut::UnknownFinish { .. } } => ErrorClass::Schema,
+        ModelErrorKind::Refused => ErrorClass::Refused,
+        ModelErrorKind::ContextOverflow => ErrorClass::ContextOverflow,
+        ModelErrorKind::Schema => ErrorClass::Schema,
+        ModelErrorKind::Auth => ErrorClass::Auth,
+        ModelErrorKind::Invalid => ErrorClass::Invalid,
+        ModelErrorKind::Budget => ErrorClass::Budget,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! The report: written by the model from the notes alone, then held against the files.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use longhaul::{Ctx, StepError};
+use serde::{Deserialize, Serialize};
+
+use super::citations::{Writer, cited, claims};
+use super::finding::Found;
+use super::reading::{Noted, Sorted, wording_of};
+use super::{Omitted, Output, Plan, SYSTEM, Source};
+use crate::Tools;
+use crate::documents::limits::FILE_TIME_MAX_SECONDS;
+use crate::documents::quote::Wording;
+use crate::documents::{Document, DocumentId, Media, Page};
+use crate::markdown::{code, inert, line, pages};
+use crate::model::{Answer, Form, Question, STAND_IN, reserved_tokens};
+use crate::prompt::{Slot, fill, section};
+
+const REPORT: Form = Form { name: "report", schema: include_str!("schemas/report.json") };
+
+/// Time for the check: it may read each cited file once more.
+const CHECK_TIME_LIMIT: Duration = Duration::from_secs(4 * FILE_TIME_MAX_SECONDS);
+
+/// What the model writes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Draft {
+    title: String,
+    summary: String,
+    sections: Vec<DraftSection>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct DraftSection {
+    heading: String,
+    paragraphs: Vec<String>,
+}
+
+impl Draft {
+    /// The prose, in the reader's order.
+    fn prose(&self) -> impl Iterator<Item = &String> {
+        std::iter::once(&self.summary).chain(self.sections.iter().flat_map(|section| &section.paragraphs))
+    }
+}
+
+/// Has the report written.
+pub(super) async fn write(
+    ctx: &mut Ctx,
+    tools: &Tools,
+    topic: &str,
+    plan: &Plan,
+    relevant: &[Noted],
+) -> longhaul::Result<Answer<Draft>> {
+    let user = fill(
+        include_str!("prompts/report.txt"),
+        &[
+            ("topic", Slot::Material(topic)),
+            ("outline", Slot::Material(&plan.outline.join("\n"))),
+            ("notes", Slot::Sections(&notes(relevant))),
+        ],
+    );
+    let question = Question { form: REPORT, system: SYSTEM, user };
+    let sources = count(relevant);
+    ctx.effect("report", async |key| {
+        let cites_a_source =
+            |draft: &Draft| match draft.prose().flat_map(|text| cited(text)).any(|n| (1..=sources).contains(&n)) {
+                true => Ok(()),
+                false => Err("no statement cites a note; each must end in its note's number, such as [1]".to_owned()),
+            };
+        tools.model.answer_that(&key.to_string(), &question, cites_a_source).await
+    })
+    .retry(tools.model.retry())
+    .time_limit(tools.model.step_time_limit())
+    .metered(reserved_tokens(question.user.len()), Answer::cost)
+    .await
+}
+
+/// The notes as the prompt shows them, numbered from 1.
+fn notes(relevant: &[Noted]) -> String {
+    let sections = relevant.iter().zip(1_u64..).map(|(noted, number)| {
+        let quotes: Vec<_> = noted
+            .notes
+            .quotes
+            .iter()
+            .map(|quote| serde_json::json!({ "text": quote.text, "why": quote.why }))
+            .collect();
+        let note = serde_json::json!({ "relevant": true, "summary": noted.notes.summary, "quotes": quotes });
+        let number = number.to_string();
+        section(
+            "note",
+            &[("number", &number), ("file", &noted.source.file), ("title", &noted.source.title)],
+            &note.to_string(),
+        )
+    });
+    sections.collect::<Vec<_>>().join("\n\n")
+}
+
+fn count(relevant: &[Noted]) -> u64 {
+    u64::try_from(relevant.len()).unwrap_or(u64::MAX)
+}
+
+/// Checks the draft against the files and puts the report together, in one step: it reads files.
+pub(super) async fn check(
+    ctx: &mut Ctx,
+    tools: &Tools,
+    topic: &str,
+    found: &Found,
+    sorted: Sorted,
+    draft: Option<Answer<Draft>>,
+    planned_by: String,
+) -> longhaul::Result<Output> {
+    let model = draft.as_ref().map_or(planned_by, |draft| draft.model.clone());
+    ctx.step("check citations", async || {
+        let report = Report { topic, found, sorted: &sorted, model: &model };
+        match &draft {
+            None => Ok(report.of_nothing()),
+            Some(draft) => {
+                let wordings = wordings(&found.folder, &sorted.relevant, &draft.value).await?;
+                Ok(report.of(&draft.value, &wordings))
+            }
+        }
+    })
+    .retry(tools.model.retry())
+    .time_limit(CHECK_TIME_LIMIT)
+    .await
+}
+
+/// The words of the sources whose notes do not already hold what the draft quotes from them.
+async fn wordings(folder: &str, relevant: &[Noted], draft: &Draft) -> Result<BTreeMap<u64, Wording>, StepError> {
+    let mut wordings = BTreeMap::new();
+    for claim in draft.prose().flat_map(|text| claims(text)) {
+        for number in claim.sources {
+            let Some(noted) = at(relevant, number) else { continue };
+            if wordings.contains_key(&number) || noted.quotes_hold(claim.words) {
+                continue;
+            }
+            // A file that is gone by now vouches for nothing more than its notes do.
+            if let Some(wording) = wording_of(folder, &noted.source.file).await? {
+                wordings.insert(number, wording);
+            }
+        }
+    }
+    Ok(wordings)
+}
+
+fn at(relevant: &[Noted], number: u64) -> Option<&Noted> {
+    relevant.get(usize::try_from(number.checked_sub(1)?).ok()?)
+}
+
+/// Puts a report together.
+struct Report<'a> {
+    topic: &'a str,
+    found: &'a Found,
+    sorted: &'a Sorted,
+    model: &'a str,
+}
+
+impl Report<'_> {
+    fn of(&self, draft: &Draft, wordings: &BTreeMap<u64, Wording>) -> Output {
+        let relevant = &self.sorted.relevant;
+        let holds = |words: &str, number: u64| {
+            at(relevant, number).is_some_and(|noted| noted.quotes_hold(words))
+                || wordings.get(&number).is_some_and(|wording| wording.find(words).is_some())
+        };
+        let mut writer = Writer::new(count(relevant), holds);
+        let mut body = format!("{}\n", writer.prose(&draft.summary));
+        for section in &draft.sections {
+            let _ = write!(body, "\n## {}\n", line(&section.heading));
+            for paragraph in &section.paragraphs {
+                let _ = write!(body, "\n{}\n", writer.prose(paragraph));
+            }
+        }
+        let (order, unheld) = writer.finish();
+        let sources: Vec<Source> =
+            order.iter().zip(1_u64..).filter_map(|(old, number)| Some(at(relevant, *old)?.cited_as(number))).collect();
+        let uncited = relevant
+            .iter()
+            .filter(|noted| sources.iter().all(|source| source.file != noted.source.file))
+            .map(|noted| Omitted { file: noted.source.file.clone(), reason: "the report does not cite it".to_owned() });
+        let not_cited: Vec<Omitted> = uncited.chain(self.sorted.not_used.iter().cloned()).collect();
+        self.finish(&draft.title, body, sources, not_cited, unheld)
+    }
+
+    fn of_nothing(&self) -> Output {
+        let body = match self.found.sources.len() {
+            0 => format!(
+                "None of the {} documents in {} answers any of the searches for this topic, so there is nothing to report.\n",
+                self.found.documents,
+                code(&self.found.folder)
+            ),
+            read => {
+                format!("Of the {read} sources read, none speaks about this topic, so there is nothing to report.\n")
+            }
+        };
+        self.finish(self.topic, body, Vec::new(), self.sorted.not_used.clone(), 0)
+    }
+
+    fn finish(&self, title: &str, body: String, sources: Vec<Source>, not_cited: Vec<Omitted>, unheld: u64) -> Output {
+        let skipped: Vec<Omitted> = self.found.skipped.iter().chain(&self.sorted.unreadable).cloned().collect();
+        let dropped = unheld.saturating_add(self.sorted.dropped);
+        let stand_in = self.model == STAND_IN;
+        let mut report = format!("# {}\n\n", line(title));
+        if stand_in {
+            report.push_str(&format!(
+                "> No language model was used: the stand-in `{STAND_IN}` chose and joined sentences of the sources by \
+                 fixed rules.\n\n"
+            ));
+        }
+        report.push_str(&body);
+        if !sources.is_empty() {
+            report.push_str("\n## Sources\n\n");
+        }
+        for source in &sources {
+            let _ = writeln!(report, "- [{}] {}", source.number, self.described(source));
+        }
+        report.push_str(&self.about(&sources, &not_cited, &skipped, dropped));
+        Output { report, sources, not_cited, skipped, model: self.model.to_owned(), stand_in, dropped }
+    }
+
+    fn described(&self, source: &Source) -> String {
+        let paged = self.found.sources.iter().any(|candidate| candidate.file == source.file && candidate.paged);
+        let place = if paged { format!(", {}", pages(&source.pages)) } else { String::new() };
+        format!("*{}*, {}{place}", inert(&source.title), code(&source.file))
+    }
+
+    /// What a reader should know about how the report came about.
+    fn about(&self, sources: &[Source], not_cited: &[Omitted], skipped: &[Omitted], dropped: u64) -> String {
+        let mut about = format!(
+            "\n## About this report\n\nThe corpus holds {} readable documents; {} were read and {} are cited. Each quotation \
+             was found word for word in the file it is cited from.",
+            self.found.documents,
+            self.found.sources.len(),
+            sources.len()
+        );
+        if dropped > 0 {
+            let _ = write!(about, " {dropped} quotations or citations of the draft were not, and were taken out.");
+        }
+        about.push('\n');
+        for (heading, files) in [("Read and not cited", not_cited), ("Skipped files", skipped)] {
+            if !files.is_empty() {
+                let _ = write!(about, "\n{heading}:\n\n");
+            }
+            for file in files {
+                let _ = writeln!(about, "- {}: {}", code(&file.file), inert(&file.reason));
+            }
+        }
+        about
+    }
+}
+
+impl Noted {
+    /// Whether one of the checked quotes holds these words.
+    fn quotes_hold(&self, words: &str) -> bool {
+        self.notes.quotes.iter().any(|quote| wording(&quote.text).find(words).is_some())
+    }
+
+    fn cited_as(&self, number: u64) -> Source {
+        let pages: BTreeSet<u32> = self.notes.quotes.iter().map(|quote| quote.page).collect();
+        Source {
+            number,
+            file: self.source.file.clone(),
+            title: self.source.title.clone(),
+            quotes: self.notes.quotes.iter().map(super::reading::CheckedQuote::shown).collect(),
+            pages: pages.into_iter().collect(),
+        }
+    }
+}
+
+/// The wording of a quote alone.
+fn wording(text: &str) -> Wording {
+    Wording::of(&Document {
+        id: DocumentId::new("quote"),
+        title: String::new(),
+        media: Media::Text,
+        pages: vec![Page { number: 1, text: text.to_owned() }],
+        unread_pages: Vec::new(),
+    })
+}
