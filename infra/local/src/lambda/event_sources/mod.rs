@@ -3,6 +3,7 @@
 //! | Mapping | Invokes for |
 //! |---|---|
 //! | [`QueueMapping`] | messages of an SQS queue, in batches, with partial batch failures |
+//! | [`StreamMapping`] | records of the table's stream, in order, with retries and halving |
 //! | [`ScheduleMapping`] | the clock |
 //!
 //! They follow Lambda's own pollers, its traps included: a malformed report of failures fails a whole batch, and what
@@ -14,12 +15,17 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 mod failures;
+mod packing;
 mod queue;
 mod queue_event;
+mod retry;
 mod schedule;
+mod stream;
 
 pub use queue::{QueueMapping, QueueMappingError, Redelivery};
+pub use retry::RetryPolicy;
 pub use schedule::ScheduleMapping;
+pub use stream::{RETRIES_USUAL, StreamFilter, StreamMapping, StreamMappingError};
 
 /// A running event source mapping. It takes nothing more in when it is dropped; invocations under way go on.
 #[derive(Debug)]

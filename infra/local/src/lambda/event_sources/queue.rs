@@ -9,9 +9,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::failures::{Verdict, judge};
-use super::{Mapping, queue_event};
+use super::{Mapping, packing, queue_event};
 use crate::lambda::functions::{Function, InvokeError};
-use crate::lambda::runtime_api::PAYLOAD_MAX_BYTES;
 use crate::stores::sqs::{QueueName, ReceiptHandle, ReceivedMessage, Sqs, SqsError};
 
 /// Largest batch of a standard queue.
@@ -36,9 +35,6 @@ const REST: Duration = Duration::from_secs(1);
 /// watching sees it go on, and slow enough that a message which always fails does not keep a core busy.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(1);
-
-/// Room that an event needs besides its records, in bytes.
-const ENVELOPE_BYTES: usize = 64;
 
 /// When failed messages come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +105,15 @@ impl QueueMapping {
         Ok(Mapping::start(|stop| poll(Arc::new(self), stop)))
     }
 
+    /// How many batches are taken in at once. AWS takes in more than the function may run and has the rest throttled,
+    /// at the cost of a receive each time; that is for those who want to see it.
+    fn batches_at_once(&self) -> usize {
+        match self.redelivery {
+            Redelivery::Lifelike => self.max_concurrency,
+            Redelivery::Prompt => self.max_concurrency.min(self.function.max_concurrency()),
+        }
+    }
+
     /// Receives one batch; empty when nothing came.
     async fn gather(&self) -> Result<Vec<ReceivedMessage>, SqsError> {
         let mut batch = self.receive(self.batch_size, POLL).await?;
@@ -126,48 +131,43 @@ impl QueueMapping {
 
     /// Invokes the function for a batch, in several invocations when one event cannot hold it.
     async fn work(&self, batch: Vec<ReceivedMessage>) {
-        for (messages, event) in self.pack(batch) {
-            let failed = self.invoke(&messages, event).await;
-            let receipts = |failed_ones: bool| -> Vec<ReceiptHandle> {
-                let wanted = messages.iter().enumerate().filter(|(at, _)| failed.contains(*at) == failed_ones);
-                wanted.map(|(_, message)| message.receipt.clone()).collect()
-            };
-            let done = receipts(false);
-            if !done.is_empty()
-                && let Err(error) = self.sqs.delete(&self.queue, &done).await
-            {
-                // They come again, which every function of a queue has to stand.
-                tracing::warn!(queue = %self.queue, %error, "finished messages were not deleted");
+        let (messages, records) = self.records(batch);
+        for run in packing::pack(&records) {
+            if let (Some(messages), Some(records)) = (messages.get(run.clone()), records.get(run)) {
+                let failed = self.invoke(messages, packing::event(records)).await;
+                self.settle(messages, &failed).await;
             }
-            self.give_back(&messages, &receipts(true), &failed).await;
         }
     }
 
-    /// Splits a batch so that each event fits into an invocation.
-    fn pack(&self, batch: Vec<ReceivedMessage>) -> Vec<(Vec<ReceivedMessage>, String)> {
+    /// The messages and their records.
+    fn records(&self, batch: Vec<ReceivedMessage>) -> (Vec<ReceivedMessage>, Vec<String>) {
         let arn = self.sqs.queue_arn(&self.queue);
-        let mut packs: Vec<(Vec<ReceivedMessage>, Vec<String>, usize)> = Vec::new();
-        for message in batch {
-            let record = match queue_event::record(&message, &arn, self.function.region()) {
-                Ok(record) => record,
-                Err(error) => {
-                    // It stays invisible and ends in the dead-letter queue, where a person finds it.
-                    tracing::error!(%error, message_id = message.message_id, "a message cannot be put into an event");
-                    continue;
-                }
-            };
-            let bytes = record.len().saturating_add(1);
-            match packs.last_mut() {
-                Some((messages, records, size)) if *size + bytes <= PAYLOAD_MAX_BYTES - ENVELOPE_BYTES => {
-                    messages.push(message);
-                    records.push(record);
-                    *size += bytes;
-                }
-                Some(_) | None => packs.push((vec![message], vec![record], bytes)),
+        let with_record = |message: ReceivedMessage| match queue_event::record(&message, &arn, self.function.region()) {
+            Ok(record) => Some((message, record)),
+            Err(error) => {
+                // It stays invisible and ends in the dead-letter queue, where a person finds it.
+                tracing::error!(%error, message_id = message.message_id, "a message cannot be put into an event");
+                None
             }
+        };
+        batch.into_iter().filter_map(with_record).unzip()
+    }
+
+    /// Deletes the messages that are done and gives back the others.
+    async fn settle(&self, messages: &[ReceivedMessage], failed: &Failed) {
+        let receipts = |failed_ones: bool| -> Vec<ReceiptHandle> {
+            let wanted = messages.iter().enumerate().filter(|(at, _)| failed.contains(*at) == failed_ones);
+            wanted.map(|(_, message)| message.receipt.clone()).collect()
+        };
+        let done = receipts(false);
+        if !done.is_empty()
+            && let Err(error) = self.sqs.delete(&self.queue, &done).await
+        {
+            // They come again, which every function of a queue has to stand.
+            tracing::warn!(queue = %self.queue, %error, "finished messages were not deleted");
         }
-        let event = |records: &[String]| queue_event::event(records.iter().map(String::as_str));
-        packs.into_iter().map(|(messages, records, _)| (messages, event(&records))).collect()
+        self.give_back(messages, &receipts(true), failed).await;
     }
 
     async fn invoke(&self, messages: &[ReceivedMessage], event: String) -> Failed {
@@ -186,9 +186,12 @@ impl QueueMapping {
             Ok(_) => Failed::Items(Vec::new()),
             Err(error) => {
                 tracing::warn!(function = self.function.name(), %error, messages = messages.len(), "a batch failed");
-                // A stack that goes down kills its processes; what they held is free again at once.
-                let at_once = error.process_died() || matches!(error, InvokeError::Stopped);
-                Failed::All { at_once }
+                match error {
+                    // Given back now, they would be received again and again by a stack that is going down, and each
+                    // time counts. The next stack frees them at its start.
+                    InvokeError::Stopped => Failed::Kept,
+                    _ => Failed::All { at_once: error.process_died() },
+                }
             }
         }
     }
@@ -199,6 +202,7 @@ impl QueueMapping {
             return;
         }
         let wait = match failed {
+            Failed::Kept => return,
             Failed::All { at_once: true } => Duration::ZERO,
             Failed::All { at_once: false } | Failed::Items(_) => {
                 let received = messages.iter().map(|message| message.receive_count).min().unwrap_or(1);
@@ -220,13 +224,15 @@ enum Failed {
         /// Whether they can come back at once, because nothing works on them any more.
         at_once: bool,
     },
+    /// All, and nobody is to have them before their visibility timeout.
+    Kept,
 }
 
 impl Failed {
     fn contains(&self, position: usize) -> bool {
         match self {
             Self::Items(items) => items.contains(&position),
-            Self::All { .. } => true,
+            Self::All { .. } | Self::Kept => true,
         }
     }
 }
@@ -245,7 +251,7 @@ fn trace_of(messages: &[ReceivedMessage]) -> Option<String> {
 }
 
 async fn poll(mapping: Arc<QueueMapping>, stop: CancellationToken) {
-    let turns = Arc::new(Semaphore::new(mapping.max_concurrency));
+    let turns = Arc::new(Semaphore::new(mapping.batches_at_once()));
     let mut under_way = JoinSet::new();
     while let Some((turn, batch)) = next(&mapping, &turns, &stop).await {
         while under_way.try_join_next().is_some() {}

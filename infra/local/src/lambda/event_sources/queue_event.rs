@@ -68,19 +68,6 @@ fn attribute(attribute: &MessageAttribute) -> Attribute<'_> {
     }
 }
 
-/// The event of these records.
-pub(super) fn event<'a>(records: impl IntoIterator<Item = &'a str>) -> String {
-    let mut event = String::from("{\"Records\":[");
-    for (position, record) in records.into_iter().enumerate() {
-        if position > 0 {
-            event.push(',');
-        }
-        event.push_str(record);
-    }
-    event.push_str("]}");
-    event
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed assumption must fail the test")]
@@ -88,6 +75,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::lambda::event_sources::packing;
     use crate::stores::sqs::ReceiptHandle;
 
     fn message() -> ReceivedMessage {
@@ -107,7 +95,7 @@ mod tests {
 
     fn built(message: &ReceivedMessage) -> Value {
         let record = record(message, "arn:aws:sqs:us-east-1:000000000000:jobs", "us-east-1").unwrap();
-        serde_json::from_str(&event([record.as_str()])).unwrap()
+        serde_json::from_str(&packing::event(&[record])).unwrap()
     }
 
     #[test]
