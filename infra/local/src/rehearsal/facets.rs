@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::words::terms;
+use super::words::{stems, terms};
 
 /// One side of a subject: words of headings that name it, and words of sentences that speak of it.
 struct Facet {
@@ -22,7 +22,7 @@ const FACETS: [Facet; 5] = [
     Facet {
         heading: "work works working mechanism process operation inside architecture design method approach step",
         sentence: "send receive store write read process run start return call step message order record hold pass \
-            between client server system mechanism work deliver",
+            client server system mechanism work deliver",
     },
     Facet {
         heading: "failure failures limit limits risk problem challenge trade cost danger weakness criticism error",
@@ -32,7 +32,7 @@ const FACETS: [Facet; 5] = [
     Facet {
         heading: "practice practical recommendation advice lesson follow follows guideline use application best action",
         sentence: "should must recommend advise practice ensure avoid prefer choose set configure test measure monitor \
-            need require check careful rule",
+            need require check careful rule better worth pay never always",
     },
     Facet {
         heading: "evidence result results effect benefit impact figure measurement finding number data why",
@@ -58,7 +58,7 @@ impl Heading {
         let sides = FACETS
             .iter()
             .filter(|facet| !terms(facet.heading).is_disjoint(&own))
-            .map(|facet| terms(facet.sentence))
+            .map(|facet| stems(facet.sentence))
             .collect();
         let weights = own
             .into_iter()
@@ -71,10 +71,10 @@ impl Heading {
         Self { weights, sides }
     }
 
-    /// How well a sentence's words fit under the heading: 0 for not at all.
-    pub(super) fn affinity(&self, sentence: &BTreeSet<String>) -> f64 {
-        let shared: f64 = sentence.iter().filter_map(|term| self.weights.get(term)).sum();
-        let sided: usize = self.sides.iter().map(|side| side.intersection(sentence).count()).sum();
-        (shared + sided as f64) / (sentence.len() as f64 + 3.0).sqrt()
+    /// How well a sentence fits under the heading, by its content words and by all its words: 0 for not at all.
+    pub(super) fn affinity(&self, content: &BTreeSet<String>, all: &BTreeSet<String>) -> f64 {
+        let shared: f64 = content.iter().filter_map(|term| self.weights.get(term)).sum();
+        let sided: usize = self.sides.iter().map(|side| side.intersection(all).count()).sum();
+        (shared + sided as f64) / (content.len() as f64 + 3.0).sqrt()
     }
 }

@@ -7,10 +7,10 @@ use serde_json::Value;
 use super::facets::Heading;
 use super::prompt::{section, sections};
 use super::sentences::sentences;
-use super::words::{collapse, overlap, terms, words};
+use super::words::{collapse, overlap, stems, terms, words};
 
 /// Words of a report's material: about three pages together with what joins it.
-const MATERIAL_MAX_WORDS: usize = 1_250;
+const MATERIAL_MAX_WORDS: usize = 1_100;
 
 /// A summary's sentence that shares more of its words with a quote is the quote again.
 const REPEATED_OVERLAP: f64 = 0.75;
@@ -101,7 +101,9 @@ impl Material {
         let mut waiting: Vec<(Vec<f64>, &Piece)> = self
             .pieces
             .iter()
-            .map(|piece| (headings.iter().map(|heading| heading.affinity(&piece.terms)).collect(), piece))
+            .map(|piece| {
+                (headings.iter().map(|heading| heading.affinity(&piece.terms, &stems(&piece.text))).collect(), piece)
+            })
             .collect();
         // Who fits best chooses first.
         let best = |fits: &[f64]| fits.iter().copied().fold(0.0, f64::max);

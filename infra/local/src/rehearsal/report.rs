@@ -113,6 +113,9 @@ const INTRODUCING: [&str; 5] =
 /// Leads to the words of a source that the reader knows.
 const COMING_BACK: [&str; 5] = ["*{}* adds:", "*{}* also writes:", "And in *{}*:", "To this *{}* adds:", "*{}* again:"];
 
+/// Leads to the words of a source that the reader knows, at the beginning of a chapter.
+const OPENING: [&str; 3] = ["*{}* speaks to this:", "Here *{}* says:", "On this *{}* has to say:"];
+
 /// Leads from one quote of a source to the next; nothing, as often as not.
 const GOING_ON: [&str; 4] = ["", "It goes on:", "", "Further on:"];
 
@@ -179,6 +182,8 @@ impl Writer<'_> {
             ""
         } else if agrees {
             "*{}* says much the same:"
+        } else if met && before.is_none() {
+            pick(&OPENING, self.turns)
         } else if met {
             pick(&COMING_BACK, self.turns)
         } else {

@@ -65,6 +65,11 @@ pub(super) fn terms(text: &str) -> BTreeSet<String> {
     words(text).into_iter().filter(|word| is_content(word)).map(stem).collect()
 }
 
+/// The stems of all words of a text, those that say nothing about a subject included.
+pub(super) fn stems(text: &str) -> BTreeSet<String> {
+    words(text).into_iter().map(stem).collect()
+}
+
 /// The part of a word that its inflected forms share.
 pub(super) fn stem(word: &str) -> String {
     let lower = word.to_lowercase();
