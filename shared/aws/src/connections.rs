@@ -149,7 +149,7 @@ impl AwsStore {
     }
 }
 
-fn connection_item(connection: &Connection) -> Item {
+pub(crate) fn connection_item(connection: &Connection) -> Item {
     let mut item = key(connection_partition(&connection.id), CONNECTION);
     item.extend([
         // Not `tenant`: that is the key of the index of jobs.
@@ -162,7 +162,7 @@ fn connection_item(connection: &Connection) -> Item {
     item
 }
 
-fn read_connection(id: &str, item: &Item) -> Result<Connection, StoreError> {
+pub(crate) fn read_connection(id: &str, item: &Item) -> Result<Connection, StoreError> {
     let reader = Reader::unversioned(item, "a connection");
     Ok(Connection {
         id: id.to_owned(),
@@ -175,7 +175,7 @@ fn read_connection(id: &str, item: &Item) -> Result<Connection, StoreError> {
 
 /// The two items of a subscription, the connection's first: should the second write be lost, closing the connection
 /// still finds it.
-fn subscription_items(connection: &Connection, job: &JobRef, after: Seq) -> [Item; 2] {
+pub(crate) fn subscription_items(connection: &Connection, job: &JobRef, after: Seq) -> [Item; 2] {
     let mut of_connection = key(connection_partition(&connection.id), subscription_sort(&job.job.to_string()));
     of_connection.insert(EXPIRY_ATTRIBUTE.to_owned(), number(connection.expires()));
     let mut of_job = key(job_partition(job.job), subscription_sort(&connection.id));
@@ -195,7 +195,7 @@ fn subscription_keys(connection: &str, job: &str) -> Vec<Item> {
     ]
 }
 
-fn read_subscriber(item: &Item) -> Result<Subscriber, StoreError> {
+pub(crate) fn read_subscriber(item: &Item) -> Result<Subscriber, StoreError> {
     let reader = Reader::unversioned(item, "a subscription");
     let connection = reader.text(SK)?.strip_prefix(SUBSCRIPTION_PREFIX).unwrap_or_default();
     if connection.is_empty() {

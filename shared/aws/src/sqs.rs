@@ -149,3 +149,28 @@ impl AwsStore {
         Box::pin(send.send()).await.map(|_| ()).map_err(|error| unavailable("sending a dead letter", error))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_newer_or_none_of_ours_is_told_apart() {
+        let newer = r#"{"v": 2, "kind": "something unheard of"}"#;
+        assert!(matches!(Incoming::parse(newer), Err(IncomingError::Newer { found: 2 })));
+        for body in [
+            "",
+            "{}",
+            "[]",
+            "hello",
+            r#"{"v": "1"}"#,
+            r#"{"v": 1}"#,
+            r#"{"v": 1, "type": "job"}"#,
+            r#"{"v": 1, "type": "job", "tenant": "", "job": "0190b6a2-7d3c-7c4e-9b1f-0a2b3c4d5e6f"}"#,
+            r#"{"v": 1, "type": "job", "tenant": "acme", "job": "7"}"#,
+            r#"{"v": 1, "type": "party", "tenant": "acme", "job": "0190b6a2-7d3c-7c4e-9b1f-0a2b3c4d5e6f"}"#,
+        ] {
+            assert!(matches!(Incoming::parse(body), Err(IncomingError::Malformed { .. })), "{body}");
+        }
+    }
+}

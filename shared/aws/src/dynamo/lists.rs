@@ -275,3 +275,33 @@ fn decode_cursor(cursor: &str) -> Option<Place> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic: that is how it fails")]
+
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn cursors_come_back_and_foreign_ones_do_not() {
+        let job = JobId::from_uuid(Uuid::from_u128(7));
+        for sort in [AttributeValue::N("1795953600000".to_owned()), AttributeValue::S("0017#a b c".to_owned())] {
+            let place = decode_cursor(&encode_cursor(&Place { job, sort: sort.clone() })).unwrap();
+            assert_eq!((place.job, place.sort), (job, sort));
+        }
+        let foreign = [
+            "",
+            "not base64!",
+            &URL_SAFE_NO_PAD.encode("n 7 1"),
+            &URL_SAFE_NO_PAD.encode(format!("n {job} one")),
+            &URL_SAFE_NO_PAD.encode(format!("x {job} 1")),
+            &URL_SAFE_NO_PAD.encode(format!("s {job}")),
+            &URL_SAFE_NO_PAD.encode([0xff, 0xfe]),
+        ];
+        for cursor in foreign {
+            assert!(decode_cursor(cursor).is_none(), "{cursor}");
+        }
+    }
+}

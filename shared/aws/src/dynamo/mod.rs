@@ -6,6 +6,8 @@
 mod attributes;
 mod batch_item;
 mod forget;
+#[cfg(test)]
+mod golden;
 mod job_item;
 mod jobs;
 mod journal;
@@ -72,34 +74,6 @@ impl AwsStore {
     #[must_use]
     pub fn counts(&self) -> BTreeMap<String, u64> {
         self.clients.counts().read()
-    }
-
-    /// Creates the table and switches its expiry on; for the embedded stack and tests, where no template does it.
-    ///
-    /// # Errors
-    /// [`StoreError::Unavailable`], also when the table exists.
-    pub async fn create_table(&self) -> Result<(), StoreError> {
-        use aws_sdk_dynamodb::types::TimeToLiveSpecification;
-        const ACTION: &str = "creating the table";
-        let definition = table_definition(&self.config.table).map_err(|error| unavailable(ACTION, error))?;
-        let create = self
-            .dynamodb()
-            .create_table()
-            .set_table_name(definition.table_name)
-            .set_billing_mode(definition.billing_mode)
-            .set_attribute_definitions(definition.attribute_definitions)
-            .set_key_schema(definition.key_schema)
-            .set_global_secondary_indexes(definition.global_secondary_indexes)
-            .set_stream_specification(definition.stream_specification);
-        Box::pin(create.send()).await.map_err(|error| unavailable(ACTION, error))?;
-        let expiry = TimeToLiveSpecification::builder()
-            .enabled(true)
-            .attribute_name(EXPIRY_ATTRIBUTE)
-            .build()
-            .map_err(|error| unavailable(ACTION, error))?;
-        let switch = self.dynamodb().update_time_to_live().table_name(self.table()).time_to_live_specification(expiry);
-        Box::pin(switch.send()).await.map_err(|error| unavailable(ACTION, error))?;
-        Ok(())
     }
 
     pub(crate) fn dynamodb(&self) -> &aws_sdk_dynamodb::Client {

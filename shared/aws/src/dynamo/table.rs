@@ -1,11 +1,6 @@
 //! The table's definition: one place that the embedded stack, the tests and the template's check all look at.
 
-use aws_sdk_dynamodb::error::BuildError;
-use aws_sdk_dynamodb::operation::create_table::CreateTableInput;
-use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection, ProjectionType,
-    ScalarAttributeType, StreamSpecification, StreamViewType,
-};
+use serde_json::{Value, json};
 
 use super::keys::{PK, SK};
 
@@ -21,44 +16,39 @@ pub(crate) const DUE_AT: &str = "due_at";
 pub(crate) const TENANT: &str = "tenant";
 pub(crate) const LISTED: &str = "listed";
 
-/// The definition of a table called `name`. Expiry by [`EXPIRY_ATTRIBUTE`] is switched on by a call of its own.
+/// The definition of a table called `name`, in the wire form of CreateTable, which is also that of CloudFormation's
+/// properties. Expiry by [`EXPIRY_ATTRIBUTE`] is switched on by a call of its own.
 ///
-/// # Errors
-/// None that can happen: the SDK's builders want every required part, and all are given.
-pub fn table_definition(name: &str) -> Result<CreateTableInput, BuildError> {
-    let attribute = |name: &str, kind: ScalarAttributeType| {
-        AttributeDefinition::builder().attribute_name(name).attribute_type(kind).build()
-    };
-    let element = |name: &str, kind: KeyType| KeySchemaElement::builder().attribute_name(name).key_type(kind).build();
-    // A job is only looked up together with its tenant, which the index must therefore know.
-    let due = GlobalSecondaryIndex::builder()
-        .index_name(DUE_INDEX)
-        .key_schema(element(DUE_SHARD, KeyType::Hash)?)
-        .key_schema(element(DUE_AT, KeyType::Range)?)
-        .projection(Projection::builder().projection_type(ProjectionType::Include).non_key_attributes(TENANT).build())
-        .build()?;
-    // Its keys never change, so no later write of a job touches it.
-    let jobs = GlobalSecondaryIndex::builder()
-        .index_name(JOBS_INDEX)
-        .key_schema(element(TENANT, KeyType::Hash)?)
-        .key_schema(element(LISTED, KeyType::Range)?)
-        .projection(Projection::builder().projection_type(ProjectionType::KeysOnly).build())
-        .build()?;
-    CreateTableInput::builder()
-        .table_name(name)
-        .billing_mode(BillingMode::PayPerRequest)
-        .attribute_definitions(attribute(PK, ScalarAttributeType::S)?)
-        .attribute_definitions(attribute(SK, ScalarAttributeType::S)?)
-        .attribute_definitions(attribute(DUE_SHARD, ScalarAttributeType::S)?)
-        .attribute_definitions(attribute(DUE_AT, ScalarAttributeType::N)?)
-        .attribute_definitions(attribute(TENANT, ScalarAttributeType::S)?)
-        .attribute_definitions(attribute(LISTED, ScalarAttributeType::S)?)
-        .key_schema(element(PK, KeyType::Hash)?)
-        .key_schema(element(SK, KeyType::Range)?)
-        .global_secondary_indexes(due)
-        .global_secondary_indexes(jobs)
-        .stream_specification(
-            StreamSpecification::builder().stream_enabled(true).stream_view_type(StreamViewType::NewImage).build()?,
-        )
-        .build()
+/// `due` also holds the tenant, since a job is only looked up together with its owner. The keys of `jobs` never change,
+/// so that no later write of a job touches it.
+#[must_use]
+pub fn table_definition(name: &str) -> Value {
+    let attribute = |name: &str, kind: &str| json!({"AttributeName": name, "AttributeType": kind});
+    let keys = |hash: &str, range: &str| json!([{"AttributeName": hash, "KeyType": "HASH"}, {"AttributeName": range, "KeyType": "RANGE"}]);
+    json!({
+        "TableName": name,
+        "BillingMode": "PAY_PER_REQUEST",
+        "AttributeDefinitions": [
+            attribute(PK, "S"),
+            attribute(SK, "S"),
+            attribute(DUE_SHARD, "S"),
+            attribute(DUE_AT, "N"),
+            attribute(TENANT, "S"),
+            attribute(LISTED, "S"),
+        ],
+        "KeySchema": keys(PK, SK),
+        "GlobalSecondaryIndexes": [
+            {
+                "IndexName": DUE_INDEX,
+                "KeySchema": keys(DUE_SHARD, DUE_AT),
+                "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": [TENANT]},
+            },
+            {
+                "IndexName": JOBS_INDEX,
+                "KeySchema": keys(TENANT, LISTED),
+                "Projection": {"ProjectionType": "KEYS_ONLY"},
+            },
+        ],
+        "StreamSpecification": {"StreamEnabled": true, "StreamViewType": "NEW_IMAGE"},
+    })
 }
