@@ -24,7 +24,6 @@ impl CallCounts {
     }
 
     /// The counts so far; counting begins anew.
-    #[must_use]
     pub fn take(&self) -> BTreeMap<String, u64> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -51,7 +51,7 @@ mod tests {
             (Some("DEBUG"), "debug"),
             (Some("FATAL"), "error"),
             (Some("longhaul_worker=trace,warn"), "longhaul_worker=trace"),
-            (Some("no such level!"), "info"),
+            (Some("longhaul_worker=loud"), "info"),
         ] {
             let shown = filter(given).to_string();
             assert!(shown.contains(wanted), "{given:?} became {shown}");
