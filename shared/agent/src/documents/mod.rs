@@ -22,6 +22,7 @@ mod pdf;
 pub mod quote;
 mod reading;
 mod search;
+mod spacing;
 mod title;
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use lopdf::{DecompressError, Error, LoadOptions, decode_text_string};
 use pdf_extract::{ConvertToFmt, PlainTextOutput, output_doc_page};
 
 use super::limits::{DOCUMENT_TEXT_MAX_BYTES, PDF_PAGES_MAX, PDF_STREAM_INFLATED_MAX_BYTES};
-use super::{Page, SkipReason, furniture};
+use super::{Page, SkipReason, furniture, spacing};
 
 /// What a PDF says of itself and on its pages.
 #[derive(Debug)]
@@ -57,6 +57,9 @@ pub(super) fn text_of(bytes: &[u8]) -> Result<Extracted, SkipReason> {
         return Err(SkipReason::Damaged { detail: "none of its pages can be read".to_owned() });
     }
     furniture::strip(&mut pages);
+    for page in &mut pages {
+        page.text = spacing::close_up(&page.text);
+    }
     Ok(Extracted { title, pages, unread })
 }
 

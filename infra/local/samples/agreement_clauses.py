@@ -1,0 +1,195 @@
+"""The clauses of the sample supplier agreement: a list of (heading, [subclauses]).
+
+The parties and the text are invented for this project. Three of the rules in compliance-rules.json are broken on
+purpose (payment term, subprocessors, retention of personal data) and three are kept (liability cap, breach
+notification, termination by the customer).
+"""
+
+CLAUSES = [
+    ("Definitions and interpretation", [
+        "In this Agreement, capitalised words have the meaning given to them in Schedule 1. Words that are not defined there have their ordinary meaning in the trade of information services.",
+        "Headings are for convenience and do not affect the meaning of any clause. References to clauses and Schedules are to those of this Agreement unless another document is named.",
+        "Where the word \u201cincluding\u201d is used, the list that follows gives examples and does not limit the words before it. Where a period is given in Business Days, days on which banks in Rotterdam are closed are not counted.",
+        "If a Schedule conflicts with a clause, the clause prevails. If an Order conflicts with this Agreement, this Agreement prevails unless the Order names the clause that it changes and is signed by a director of each party.",
+        "A reference to a statute includes that statute as amended, and the rules made under it. A reference to writing includes electronic mail, except where clause 25 asks for a letter.",
+    ]),
+    ("Term", [
+        "This Agreement begins on the Effective Date and runs for an Initial Term of thirty-six months.",
+        "After the Initial Term it is renewed for periods of twelve months, each a Renewal Term, unless one party tells the other in writing, at the latest four months before the end of the current period, that it does not wish to renew.",
+        "The Supplier reminds the Customer of each coming renewal between six and five months ahead, and states in the reminder the Charges that would apply to the Renewal Term. A renewal of which the Customer was not reminded may be ended by the Customer at any time.",
+        "Orders that are still running when this Agreement ends continue until they are completed, and this Agreement continues to govern them.",
+    ]),
+    ("Services", [
+        "The Supplier provides the Services described in Schedule 2 from the date named there, with the skill and care to be expected of a leading provider of comparable services.",
+        "The Supplier may improve the manner in which it provides the Services, provided that no improvement reduces their function, their security or the service levels.",
+        "The Customer may order further services from the catalogue in Schedule 3 by an Order. The Supplier accepts or rejects an Order within five Business Days, and may reject it only if the Order departs from the catalogue.",
+        "The Supplier is responsible for the work of its personnel, its Affiliates and its subcontractors as for its own work.",
+        "The Services are provided to the Customer and to those of its Affiliates that are listed in the Order. Losses of an Affiliate are treated as losses of the Customer and may be claimed by the Customer alone.",
+    ]),
+    ("Transition", [
+        "The parties carry out the transition according to the plan in Schedule 4. The plan names milestones, the party responsible for each of them, and the tests by which completion is shown.",
+        "If the Supplier misses a milestone by more than ten Business Days for reasons within its control, the Customer may withhold the part of the transition fee that the plan assigns to that milestone until it is reached.",
+        "During the transition the Supplier works alongside the Customer\u2019s present provider and keeps to the reasonable house rules of that provider. The Customer sees to it that the present provider gives access to the systems concerned.",
+        "The transition ends when the Customer signs the certificate of completion. Productive use of a Service for thirty days without a written complaint has the same effect.",
+    ]),
+    ("Service levels", [
+        "From the end of the transition, the Supplier meets the service levels set out in Schedule 2. Measurement is by the Supplier\u2019s monitoring system, to which the Customer has read access at all times.",
+        "If a service level is missed in a calendar month, the Customer receives a service credit calculated by the table in Schedule 2. The credit is deducted from the next invoice without a request by the Customer.",
+        "Service credits are a price adjustment that reflects the lower value of the Services. They do not exclude a claim for damages, but are deducted from it.",
+        "Three misses of the same service level within six months oblige the Supplier to present a plan for lasting improvement within fifteen Business Days, and to carry it out at its own cost.",
+        "Times during which a Service is unavailable because of maintenance announced at least five Business Days ahead, and carried out within the maintenance window, are left out of the calculation.",
+    ]),
+    ("Customer\u2019s cooperation", [
+        "The Customer names a contract manager and a technical contact, and ensures that one of them can be reached during Business Hours.",
+        "The Customer provides the information, premises and access named in the Order in good time. If it does not, and the Supplier is delayed thereby, then the dates concerned move by the length of the delay, provided that the Supplier gave notice of it without undue delay.",
+        "The Customer is responsible for the lawfulness of the data that it enters into the Services, and for the instructions that it gives.",
+        "The Customer keeps access credentials confidential and informs the Supplier when it has reason to believe that one of them is known to an unauthorised person.",
+    ]),
+    ("Governance", [
+        "The contract managers meet each month to discuss the service report, open incidents, planned changes and risks. Minutes are written by the Supplier and count as approved unless the Customer objects within ten Business Days.",
+        "A steering committee with two members from each party meets every quarter. It decides on changes with a value of more than 25,000 euros, and on matters that the contract managers could not settle.",
+        "Neither the contract managers nor the steering committee may amend this Agreement. Their decisions bind the parties only within its limits.",
+        "Once a year the parties review together whether the Services still suit the Customer\u2019s business, and compare the Charges with those of the market. The Supplier provides the figures needed for the comparison.",
+    ]),
+    ("Personnel", [
+        "The Supplier employs persons who are qualified for their tasks and speak the language agreed in the Order. Before a person receives access to Customer systems, the Supplier verifies that person\u2019s identity, qualifications and, where the law permits it, criminal record.",
+        "Key personnel are named in Schedule 4. During the transition they are replaced only in the case of illness, resignation or with the Customer\u2019s consent, which is not to be withheld unreasonably.",
+        "The Customer may ask for the replacement of a person for good reason. The Supplier complies within fifteen Business Days and bears the cost of introducing the successor.",
+        "Neither party solicits the other\u2019s employees who work on the Services while this Agreement runs and for six months afterwards. Answers to public advertisements are excepted.",
+    ]),
+    ("Subcontracting", [
+        "The Supplier may have parts of the Services carried out by the subcontractors listed in Schedule 6. The core tasks marked in Schedule 2 are carried out by the Supplier itself.",
+        "Each subcontract obliges the subcontractor to the same duties of confidentiality, security and audit as this Agreement lays on the Supplier.",
+        "The Supplier pays its subcontractors in time. If a subcontractor threatens to stop work because of unpaid invoices, the Customer may pay it directly and deduct the amount from the Charges.",
+        "Processing of personal data by subcontractors is governed by Schedule 5.",
+    ]),
+    ("Charges and payment", [
+        "The Customer pays the Charges set out in Schedule 3. They cover all costs of the Supplier, travel within the Netherlands included. Other expenses are reimbursed only if the Customer approved them beforehand in writing.",
+        "The Supplier invoices recurring Charges monthly in arrears and other Charges after acceptance. An invoice names the Order, the period and the quantities, and is sent electronically to the address in Schedule 3.",
+        "The Customer pays each undisputed invoice within 90 days after receipt of the invoice.",
+        "If the Customer disputes a part of an invoice in good faith, it informs the Supplier of the reasons and pays the undisputed part. The parties settle the dispute by the steps of clause 24, and the Supplier continues to perform.",
+        "Late payments bear interest at the statutory rate for commercial transactions from the day after the due date. The Supplier may not suspend the Services because of a late payment without having warned the Customer\u2019s finance director in writing twenty Business Days ahead.",
+        "Claims for Charges that were not invoiced within nine months after they could have been are forfeited.",
+    ]),
+    ("Price adjustment and benchmarking", [
+        "The Charges are fixed for the first twenty-four months. Afterwards the Supplier may adjust the recurring Charges once a year by the change of the index for business services published by the national office of statistics, and by no more than three per cent.",
+        "The adjustment is announced four months ahead, with the calculation attached. If the index falls, the Charges fall with it.",
+        "From the second year, the Customer may have the Charges compared with those of at least four comparable providers by an independent expert. If the expert finds them more than eight per cent above the average, the Supplier lowers them to that level from the following quarter.",
+        "Each party bears half of the expert\u2019s fee, and the Supplier bears all of it if the Charges have to be lowered.",
+    ]),
+    ("Taxes", [
+        "All Charges are stated without value added tax, which is added at the rate in force.",
+        "If a payment is subject to withholding tax, the Customer withholds it, pays it to the authority and sends the certificate to the Supplier. The parties help each other to claim relief under treaties.",
+        "Each party bears the taxes on its own income, property and personnel.",
+    ]),
+    ("Change control", [
+        "Either party may propose a change to the Services by the form in Schedule 8. The Supplier evaluates each proposal within ten Business Days and states the effects on the Charges, the dates, the service levels and the protection of data.",
+        "Evaluations that take up to two days of work are free. For larger ones the parties agree a fee before the work begins.",
+        "A change takes effect when both contract managers have signed the form, or the steering committee where its approval is needed. Until then the Services continue as they are.",
+        "Changes that are required by law are carried out in time in any case. If they affect the Supplier\u2019s customers generally, the Supplier bears their cost.",
+        "The Supplier keeps a register of all changes with their dates and versions, and shows it to the Customer on request.",
+    ]),
+    ("Acceptance", [
+        "Deliverables are tested by the Customer against the criteria in the Order within twenty Business Days after delivery. The Supplier supports the tests.",
+        "Defects are sorted into three classes. A defect of class one prevents use, one of class two hinders it considerably, and all others are of class three. Deliverables with defects of class three only are accepted, and these are corrected within the time that the Order sets.",
+        "After a failed test, the Supplier corrects the defects within ten Business Days and delivers again. After the second failure the Customer may accept at a reduced price, have the correction made by others at the Supplier\u2019s cost, or withdraw from the Order.",
+        "Partial acceptance does not prevent the Customer from complaining about the interplay of the parts later.",
+    ]),
+    ("Intellectual property", [
+        "Each party keeps the rights that it had before this Agreement or acquires outside of it. Nothing in this Agreement transfers them.",
+        "Works that the Supplier creates for the Customer alone under an Order become the Customer\u2019s property upon payment. The Supplier transfers all rights that can be transferred, and grants for the rest a licence that is exclusive, perpetual and free of charge.",
+        "For tools and documents of the Supplier that are needed to use such works, the Customer receives a licence without limit in time, for its own business and that of its Affiliates.",
+        "The Supplier states before delivery which open source components a work contains and under which licences. Components whose licence would oblige the Customer to publish its own source code are used only with written consent.",
+        "Customer Data remain the property of the Customer at all times. The Supplier does not use them to train models of any kind, nor to develop products for others.",
+    ]),
+    ("Warranties", [
+        "The Supplier warrants that it has the right to enter into this Agreement, that the Services comply with their description, and that their use as agreed does not infringe rights of others.",
+        "For deliverables the warranty lasts twelve months from acceptance. Defects reported within that time are corrected free of charge.",
+        "The Supplier warrants that it checks its software for malicious code by tools that are kept up to date, and that none of its software contains a function by which it could be disabled from outside.",
+        "The Customer warrants that it is entitled to provide the data and materials which it hands over.",
+    ]),
+    ("Indemnities", [
+        "The Supplier defends the Customer against claims of third parties that the Services infringe their intellectual property rights, and pays the damages and costs awarded or agreed.",
+        "The Customer informs the Supplier of such a claim without undue delay, leaves the defence to it and gives reasonable help at the Supplier\u2019s cost. It makes no admission without consent.",
+        "If use of a Service is forbidden by a court or likely to be, the Supplier obtains the right to continue, or changes the Service so that it no longer infringes, or, if neither is possible on reasonable terms, takes the Service back and repays the Charges paid in advance.",
+        "The Customer defends the Supplier in the same way against claims that arise from data which the Customer entered into the Services in breach of this Agreement.",
+    ]),
+    ("Liability", [
+        "Nothing in this Agreement limits liability for intent or gross negligence, for death or injury, for fraud, or where a limit would be void by law.",
+        "The Supplier\u2019s total liability under this Agreement is capped for each Contract Year at 150 per cent of the annual Charges paid or payable in that Contract Year.",
+        "Neither party is liable for loss of profit that is not the direct and typical consequence of the breach. The cost of restoring data, of replacement services, of informing persons concerned, and of fines imposed because of the other party\u2019s conduct counts as direct damage.",
+        "A party that claims damages takes reasonable steps to keep them small. The Customer makes copies of its data outside of the Services at intervals that suit their importance, so far as the Services do not include this.",
+        "Claims become time-barred two years after the claimant learnt of the damage, and at the latest five years after it occurred.",
+    ]),
+    ("Insurance", [
+        "The Supplier holds professional liability insurance and cyber insurance with a cover of at least five million euros for each case and ten million for each year, with an insurer of good standing.",
+        "It shows certificates on signature and at each renewal, and informs the Customer at once when the cover lapses or is used up by more than half.",
+        "The cover is kept for two years after the end of this Agreement.",
+    ]),
+    ("Confidentiality", [
+        "Each party keeps secret what it learns about the other\u2019s business and is marked as confidential or evidently so. It uses such information only for the purposes of this Agreement and gives it only to persons who need it and are bound likewise.",
+        "The duty does not cover what is public without a breach, what the receiver knew already or developed by itself, or what it obtained lawfully from others.",
+        "If an authority or court orders disclosure, the party concerned informs the other beforehand, where that is allowed, and discloses no more than it must.",
+        "The duty lasts while this Agreement runs and for five years afterwards; for trade secrets it lasts as long as they are secret.",
+        "Confidential documents are returned or destroyed on request. Copies in routine backups may be kept until they are overwritten, and remain confidential.",
+    ]),
+    ("Information security", [
+        "The Supplier runs an information security management system certified according to a recognised international standard, and carries out the controls in Schedule 7.",
+        "It has the Services tested for weaknesses by independent experts at least once a year and before each major release, and shows the summary of the findings to the Customer. Critical weaknesses are removed within seven days, serious ones within thirty.",
+        "The Supplier notifies the Customer of each personal data breach within 24 hours after becoming aware of it, and of each other security incident that affects Customer Data within two Business Days.",
+        "A notification describes what happened, the data and persons concerned, the probable consequences and the measures taken. What is not yet known is supplied step by step. The Supplier keeps evidence and helps the Customer to inform authorities and persons concerned.",
+        "The Customer decides whether, when and how others are told of an incident, so far as the law leaves the decision to it.",
+    ]),
+    ("Audit", [
+        "The Customer may audit the Supplier\u2019s compliance with this Agreement once a year with twenty Business Days\u2019 notice, and at any time after a serious incident or on the demand of an authority.",
+        "Audits take place during Business Hours, disturb the operation as little as possible, and respect the confidentiality of other customers. The auditors may not be competitors of the Supplier.",
+        "Reports of independent auditors that are not older than twelve months are accepted where they answer the question. Findings are corrected by a plan that the parties agree within fifteen Business Days.",
+        "Each party bears its own cost. If an audit reveals a material breach, or Charges that are more than three per cent too high, the Supplier bears the reasonable cost of the audit and repays the difference.",
+    ]),
+    ("Termination", [
+        "The Customer may terminate this Agreement or any Order for convenience at any time with a notice of 60 days, without giving reasons and without a termination fee.",
+        "Each party may terminate with immediate effect if the other commits a material breach and does not cure it within thirty days after a written warning, or if the other becomes insolvent, so far as the law allows termination for that reason.",
+        "The Customer may also terminate with immediate effect if control of the Supplier passes to a competitor of the Customer, if the same service level is missed in four months out of six, or if an authority forbids the use of the Services.",
+        "The Supplier may terminate for unpaid and undisputed Charges of more than three months, after two written warnings to the Customer\u2019s finance director that are at least twenty Business Days apart.",
+        "On termination, Charges paid in advance for the time after it are repaid within thirty days. Clauses which by their nature are meant to last continue to apply, among them clauses 15, 17, 18, 20 and 24.",
+    ]),
+    ("Disputes and governing law", [
+        "The contract managers try to settle each dispute within ten Business Days, then the steering committee within another ten, and then one director of each party within fifteen.",
+        "If this does not succeed, either party may propose mediation under the rules of the mediation institute in Rotterdam. During mediation, limitation periods do not run.",
+        "The courts of Rotterdam have exclusive jurisdiction. Each party may ask any competent court for urgent measures at any time.",
+        "This Agreement is governed by the law of the Netherlands. The United Nations Convention on Contracts for the International Sale of Goods does not apply.",
+        "While a dispute lasts, the Supplier continues to provide the Services and the Customer continues to pay what is not disputed.",
+    ]),
+    ("Notices", [
+        "Notices of termination, of breach and of claims are sent by registered letter or courier to the address on the first page, for the attention of the legal department, with a copy by electronic mail.",
+        "A letter counts as received on the day on which the carrier records its delivery, or its refusal. All other communication may be by electronic mail.",
+        "Each party tells the other of a change of address at once. Until then, notices to the old address are valid.",
+    ]),
+    ("Events beyond control", [
+        "A party that is prevented from performing by an event which it could neither foresee nor avoid, such as war, flood, or the failure of public networks over a wide area, is excused for as long as the event lasts and so far as it reaches.",
+        "Strikes among a party\u2019s own personnel, failures of its subcontractors, and attacks on its computers that could have been averted by the controls in Schedule 7 do not excuse it.",
+        "The party concerned gives notice without undue delay and does what can reasonably be expected in order to limit the effects. The plans in Schedule 9 are carried out in any case.",
+        "If the event lasts longer than thirty days, either party may terminate the Orders concerned. No Charges are due for Services that were not provided.",
+    ]),
+    ("Exit", [
+        "When this Agreement or an Order ends for whatever reason, the Supplier helps the Customer to take over the Services or to hand them to a successor, for up to nine months, at the rates of Schedule 3.",
+        "The Supplier keeps an exit plan, updates it each year, and rehearses the export of Customer Data once a year together with the Customer.",
+        "Customer Data are exported in an open, documented format, complete and with their history. The first two exports are free of charge.",
+        "During the exit period the service levels continue to apply, and key personnel are not withdrawn.",
+        "The Supplier offers the Customer the transfer of equipment and licences that are used for the Customer alone, at book value.",
+    ]),
+    ("Sustainability and conduct", [
+        "The Supplier observes the laws against corruption, forced labour and child labour, and obliges its subcontractors to do so. It trains its personnel in these matters every year.",
+        "It reports each year on the energy used for the Services and its sources, and agrees with the Customer on targets for reduction.",
+        "It provides a channel through which its workers can report misconduct without fear, and investigates what is reported.",
+        "A serious breach of this clause is a material breach of this Agreement.",
+    ]),
+    ("General provisions", [
+        "This Agreement with its Schedules contains everything that the parties agreed on its subject, and replaces earlier agreements. General terms of either party do not apply, even where an order or invoice refers to them.",
+        "Amendments need the signature of a director of each party. This also applies to an amendment of this subclause.",
+        "Neither party assigns its rights without the consent of the other. The Customer may assign this Agreement to an Affiliate that takes over the business concerned.",
+        "If a provision is void, the others remain in force, and the parties replace it by a valid one that comes closest to its purpose.",
+        "A right is not lost because it is not exercised at once. This Agreement creates neither a partnership nor an agency, and gives no rights to third parties.",
+        "This Agreement may be signed electronically and in counterparts.",
+    ]),
+]
