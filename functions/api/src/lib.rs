@@ -1,1 +1,67 @@
-//! To be filled.
+//! The api: what callers ask over HTTP, checked, turned into the protocol's own calls, and answered.
+//!
+//! It decides nothing about jobs. What may happen to one is decided by `longhaul::outside` over the store; what stands
+//! on the wire is defined in `longhaul-wire`. This crate joins the two: routes, tokens, inputs held to the agents'
+//! schemas, and waits that end before API Gateway gives up.
+
+mod agents;
+mod answer;
+mod chain;
+mod extract;
+mod frame;
+mod pages;
+mod parameters;
+mod routes;
+mod service;
+mod stage;
+mod watch;
+
+use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
+use longhaul_wire::TokenCheck;
+use longhaul_wire::token::TokenSettings;
+
+pub use routes::{openapi, router};
+pub use service::Service;
+
+/// Why the api could not begin, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The environment.
+    #[error("the api cannot begin")]
+    Config(#[from] ConfigError),
+    /// The list of agents.
+    #[error("the list of agents cannot be read")]
+    Agents(#[source] serde_json::Error),
+    /// The Lambda runtime.
+    #[error("the Lambda runtime ended")]
+    Runtime(#[source] lambda_http::Error),
+}
+
+/// Serves invocations until the environment is taken away.
+///
+/// # Errors
+/// [`RunError`]; it has been logged.
+pub async fn run() -> Result<(), RunError> {
+    telemetry::init();
+    serve().await.inspect_err(|error| tracing::error!(error = %chain::chain(error), "the api ends"))
+}
+
+async fn serve() -> Result<(), RunError> {
+    let config = Config::from_env()?;
+    let tokens = TokenCheck::new(token_settings(&config)?);
+    let agents = longhaul_wire::agents::shipped().map_err(RunError::Agents)?;
+    let service = Service::new(AwsStore::connect(config).await, tokens, agents);
+    let routes = tower::ServiceBuilder::new().map_request(stage::without_stage).service(router(service));
+    Box::pin(lambda_http::run(routes)).await.map_err(RunError::Runtime)
+}
+
+fn token_settings(config: &Config) -> Result<TokenSettings, ConfigError> {
+    let tokens = config.tokens()?;
+    Ok(TokenSettings {
+        jwks_url: tokens.jwks_url.clone(),
+        issuer: tokens.issuer.clone(),
+        audience: tokens.audience.clone(),
+        tenant_claim: tokens.tenant_claim.clone(),
+        scope_claim: tokens.scope_claim.clone(),
+    })
+}

@@ -1,0 +1,95 @@
+//! The routes, and their description in OpenAPI.
+
+mod agents;
+mod control;
+mod events;
+mod jobs;
+mod plain;
+mod submit;
+
+use axum::extract::Request;
+use axum::{Router, middleware};
+use longhaul_wire::problem::ProblemBody;
+use longhaul_wire::{Event, Problem};
+use utoipa::openapi::OpenApi as Description;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::answer::Refused;
+use crate::frame;
+use crate::service::Service;
+
+/// What the description says about the whole.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Longhaul",
+        description = "Long agent jobs, one checkpointed step at a time. Every call carries a JSON Web Token; what it \
+                       sees belongs to the token's tenant. Errors are problems of RFC 9457: decide by `type`. A request \
+                       that changes something may be repeated with the same `Idempotency-Key`.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")
+    ),
+    components(schemas(ProblemBody, Event, longhaul_wire::socket::ClientMessage, longhaul_wire::socket::ServerMessage)),
+    security(("token" = [])),
+    modifiers(&Token)
+)]
+struct Whole;
+
+/// How calls are authenticated.
+struct Token;
+
+impl Modify for Token {
+    fn modify(&self, description: &mut Description) {
+        let scheme = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .bearer_format("JWT")
+            .description(Some(
+                "Scopes: `jobs:read` (look), `jobs:write` (submit, signal, cancel), `jobs:operate` (replay).",
+            ))
+            .build();
+        description.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(scheme));
+    }
+}
+
+fn described() -> OpenApiRouter<Service> {
+    OpenApiRouter::with_openapi(Whole::openapi())
+        .routes(routes!(submit::submit, jobs::list))
+        .routes(routes!(jobs::get))
+        .routes(routes!(jobs::journal))
+        .routes(routes!(events::events))
+        .routes(routes!(control::cancel))
+        .routes(routes!(control::signal))
+        .routes(routes!(control::replay))
+        .routes(routes!(jobs::dead_letters))
+        .routes(routes!(agents::list))
+}
+
+/// The description of the whole interface.
+#[must_use]
+pub fn openapi() -> Description {
+    described().merge(OpenApiRouter::new().routes(routes!(plain::health))).into_openapi()
+}
+
+/// All routes of a service.
+pub fn router(service: Service) -> Router {
+    let (called, _) = described().split_for_parts();
+    let called = called.route_layer(middleware::from_fn_with_state(service.clone(), frame::authenticate));
+    Router::new()
+        .merge(called)
+        .route("/healthz", axum::routing::get(plain::health))
+        .route("/openapi.json", axum::routing::get(plain::description))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(unknown_method)
+        .layer(middleware::from_fn(frame::around))
+        .with_state(service)
+}
+
+async fn unknown_route(request: Request) -> Refused {
+    Refused(Problem::UnknownRoute { path: request.uri().path().to_owned() })
+}
+
+async fn unknown_method(request: Request) -> Refused {
+    Refused(Problem::MethodNotAllowed { method: request.method().to_string() })
+}

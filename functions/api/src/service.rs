@@ -1,0 +1,48 @@
+//! What every request of a process shares.
+
+use std::sync::Arc;
+
+use longhaul::clock::Clock;
+use longhaul::engine::Timestamp;
+use longhaul_aws::AwsStore;
+use longhaul_wire::{AgentCard, TokenCheck};
+
+use crate::agents::Agents;
+
+/// The store, the check of tokens and the agents. Clones share them.
+#[derive(Debug, Clone)]
+pub struct Service {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    store: AwsStore,
+    tokens: TokenCheck,
+    agents: Agents,
+}
+
+impl Service {
+    /// A service over this store, for callers whose tokens pass this check, with these agents.
+    #[must_use]
+    pub fn new(store: AwsStore, tokens: TokenCheck, agents: Vec<AgentCard>) -> Self {
+        Self { shared: Arc::new(Shared { store, tokens, agents: Agents::new(agents) }) }
+    }
+
+    pub(crate) fn store(&self) -> &AwsStore {
+        &self.shared.store
+    }
+
+    pub(crate) fn tokens(&self) -> &TokenCheck {
+        &self.shared.tokens
+    }
+
+    pub(crate) fn agents(&self) -> &Agents {
+        &self.shared.agents
+    }
+}
+
+/// The time of a request, read anew for each: a frozen process must not go on with the time of its last one.
+pub(crate) fn now() -> Timestamp {
+    Clock::of_machine().now()
+}
