@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::prompt::{section, sections};
-use super::quantity::{Bound, bounds, quantities};
+use super::quantity::{Bound, bounds, quantities, without_limits};
 use super::ranking::select_first;
 use super::sentences::sentences;
 use super::words::{collapse, stem, terms, words};
@@ -22,6 +22,9 @@ const EVIDENCE_WORDS_MIN: usize = 2;
 
 /// Most quotes of a finding.
 const QUOTES_MAX: usize = 3;
+
+/// A quote must share at least this part of what the best one shares with the rule.
+const QUOTE_SHARE: f64 = 0.7;
 
 /// What a keyword weighs against another word of the rule.
 const KEYWORD_WEIGHT: f64 = 2.0;
@@ -99,7 +102,7 @@ impl<'a> Rule<'a> {
         for word in ["document", "policy", "ensure", "require", "requirement", "include"] {
             all.remove(&stem(word));
         }
-        let lower = requirement.to_lowercase();
+        let lower = without_limits(requirement);
         let forbids = PROHIBITIONS.iter().any(|words| lower.contains(words));
         Self { id: rule.map_or("", |rule| rule.attribute("id")), requirement, terms: all, keywords, forbids }
     }
@@ -122,8 +125,9 @@ pub(super) fn answer(message: &str) -> Value {
     let rule = Rule::read(message);
     let evidence = evidence(message, &rule);
     let verdict = evidence.first().map(|best| best.stand);
-    let quotes: Vec<&Evidence<'_>> =
-        select_first(evidence.iter().filter(|one| Some(one.stand) == verdict), QUOTES_MAX, |one| &one.terms);
+    let least = evidence.first().map_or(0.0, |best| best.worth * QUOTE_SHARE);
+    let deciding = evidence.iter().filter(|one| Some(one.stand) == verdict && one.worth >= least);
+    let quotes: Vec<&Evidence<'_>> = select_first(deciding, QUOTES_MAX, |one| &one.terms);
     let pages: BTreeSet<u64> = quotes.iter().map(|quote| quote.page).collect();
     let explanation = explanation(&rule, verdict, &pages);
     let quotes: Vec<Value> = quotes.iter().map(|quote| json!({"page": quote.page, "text": quote.text})).collect();
@@ -158,7 +162,8 @@ fn stand(sentence: &str, rule: &Rule<'_>) -> Stand {
     if let Some(stand) = compared(sentence, rule.requirement) {
         return stand;
     }
-    let lower: Vec<String> = words(sentence).iter().map(|word| word.to_lowercase().replace('’', "'")).collect();
+    let plain = without_limits(sentence);
+    let lower: Vec<String> = words(&plain).iter().map(|word| word.to_lowercase().replace('’', "'")).collect();
     let joined = format!(" {} ", lower.join(" "));
     let negations = lower.iter().filter(|word| NEGATIONS.contains(&word.as_str())).count();
     let denies = negations % 2 == 1;

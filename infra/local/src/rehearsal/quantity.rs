@@ -90,6 +90,11 @@ const MOST: [&str; 9] = [
 /// Words that a phrase may stand before its amount.
 const REACH_WORDS: usize = 4;
 
+/// A text in lower case without the phrases of limitation: the "no" of "no later than" denies nothing.
+pub(super) fn without_limits(text: &str) -> String {
+    LEAST.iter().chain(&MOST).fold(text.to_lowercase(), |text, phrase| text.replace(phrase, " "))
+}
+
 /// All amounts of a sentence.
 pub(super) fn quantities(sentence: &str) -> Vec<Quantity> {
     placed(&lower_words(sentence)).into_iter().map(|(_, quantity)| quantity).collect()
@@ -118,7 +123,7 @@ pub(super) fn bounds(requirement: &str) -> Vec<Limit> {
 
 fn lower_words(text: &str) -> Vec<String> {
     // Numbers keep their group separators and the sign of percent becomes its word.
-    let text = text.to_lowercase().replace('%', " percent").replace('-', " ");
+    let text = text.to_lowercase().replace('%', " percent").replace("per cent", "percent").replace('-', " ");
     words(&text).into_iter().map(str::to_owned).collect()
 }
 

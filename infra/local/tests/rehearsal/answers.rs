@@ -44,7 +44,7 @@ async fn reports() {
 
 const PAGES: &str = "<page number=\"3\">\nPasswords must have at least 8 characters. Personal data is encrypted at rest with \
     keys of 256 bits.\n</page>\n<page number=\"17\">\nBackups of the database are not encrypted. Access logs are retained for 2 \
-    years and reviewed quarterly.\nThe team plans to consider a penetration test of the platform where possible.\n</page>";
+    years and reviewed quarterly.\nThe team plans to consider a penetration test of the platform where possible. Total liability is capped at 150 per cent of the charges.\n</page>";
 
 #[tokio::test]
 async fn compliance_findings_and_tickets() {
@@ -55,6 +55,8 @@ async fn compliance_findings_and_tickets() {
         ("R4", "Encryption at rest", "Personal data shall be encrypted at rest.", "encryption", "met"),
         ("R5", "Backups", "Backups of the database must be encrypted.", "backup", "violated"),
         ("R6", "Penetration test", "A penetration test of the platform must be made.", "penetration", "unclear"),
+        ("R8", "Cap", "Total liability must be capped at no less than 100 per cent of the charges.", "", "met"),
+        ("R9", "No cap", "Total liability must not be capped.", "", "violated"),
         ("R7", "Training", "All staff shall be trained in data protection every year.", "training, staff", "unclear"),
     ];
     let stand = stand().await;
