@@ -185,6 +185,21 @@ async fn hosts_that_no_address_can_have_are_400() {
 }
 
 #[tokio::test]
+async fn requests_without_a_path_are_400() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let api = Api::start().await;
+    for line in ["OPTIONS *", "CONNECT 127.0.0.1:80"] {
+        let mut stream = tokio::net::TcpStream::connect(api.gateway.address()).await.unwrap();
+        let request = format!("{line} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{line}: {answer}");
+    }
+    assert!(api.platform.events().is_empty());
+}
+
+#[tokio::test]
 async fn the_callers_own_routes_come_first() {
     let routes = axum::Router::new().route("/.well-known/jwks.json", get(async || r#"{"keys":[]}"#));
     let api = Api::start_with(|_| {}, |config| config.routes = routes).await;

@@ -106,6 +106,8 @@ impl HttpGateway {
 enum Refusal {
     #[error("the request names no host")]
     Host,
+    #[error("the request names no path")]
+    Path,
     #[error("the request body is over {BODY_MAX_BYTES} bytes")]
     TooLarge,
     #[error("the request body broke off")]
@@ -140,6 +142,10 @@ impl Integration {
         let host = super::header_text(&parts.headers, &header::HOST).ok_or(Refusal::Host)?;
         // Functions build addresses from the host and must not be given one that no address can have.
         url::Url::parse(&format!("http://{host}/")).map_err(|_| Refusal::Host)?;
+        // `OPTIONS *` and `CONNECT host:port` have none.
+        if !parts.uri.path().starts_with('/') {
+            return Err(Refusal::Path);
+        }
         let body = read(body).await?;
         let arrival = Arrival { request_id, peer, host: &host, at: SystemTime::now(), api_id: &self.api_id };
         let event = event::build(&arrival, self.function.account(), &parts, &body);
@@ -164,7 +170,7 @@ async fn read(body: Body) -> Result<Bytes, Refusal> {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, message) = match self {
-            Self::Host | Self::BrokenOff => (StatusCode::BAD_REQUEST, "Bad Request"),
+            Self::Host | Self::Path | Self::BrokenOff => (StatusCode::BAD_REQUEST, "Bad Request"),
             Self::TooLarge | Self::Invocation(InvokeError::PayloadTooLarge { .. }) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large")
             }

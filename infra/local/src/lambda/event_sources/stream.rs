@@ -152,7 +152,11 @@ impl StreamMapping {
         let Some(last) = batch.last().and_then(sequence_number).map(str::to_owned) else {
             return Ok(());
         };
-        let wanted: Vec<Value> = batch.into_iter().filter(|record| self.filter.lets_through(record)).collect();
+        let mut wanted: Vec<Value> = batch.into_iter().filter(|record| self.filter.lets_through(record)).collect();
+        for record in wanted.iter_mut().filter_map(Value::as_object_mut) {
+            // The table's engine puts its own name where the region belongs.
+            record.insert("awsRegion".to_owned(), Value::from(self.function.region()));
+        }
         let records: Vec<String> = wanted.iter().map(Value::to_string).collect();
         let numbers: Vec<&str> = wanted.iter().map(|record| sequence_number(record).unwrap_or_default()).collect();
         let mut progress = Progress::new(self.retry, packing::pack(&records));
