@@ -1,6 +1,9 @@
 //! The embedded stack: everything of AWS that Longhaul needs, on 127.0.0.1, in one process and its child processes.
 
+pub mod cli;
+pub mod corpus;
 pub mod gateway;
 pub mod lambda;
 pub mod rehearsal;
+pub mod stack;
 pub mod stores;

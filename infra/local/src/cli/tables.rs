@@ -1,7 +1,6 @@
 //! Jobs and journals as tables for people.
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::{ContentArrangement, Table, presets};
 use longhaul_wire::JobView;
 use longhaul_wire::jobs::{DeadLetterList, JobList};
 use longhaul_wire::journal::EntryView;
@@ -9,7 +8,7 @@ use serde_json::Value;
 
 fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).set_header(header);
     table
 }
 

@@ -173,7 +173,7 @@ impl Stack {
     pub async fn start(options: StackOptions) -> Result<Self, StackError> {
         let folder = Folder::take(&options.data)?;
         let issuer = Issuer::open(&options.data)?;
-        let samples = corpus::unpack(&options.data).map_err(StackError::Corpus)?;
+        let shipped = corpus::unpack(&options.data).map_err(StackError::Corpus)?;
         let stores = stores::start(StoresConfig {
             jobs_visibility_seconds: u32::try_from(options.worker_timeout.as_secs()).unwrap_or(u32::MAX).max(1),
             ..StoresConfig::new(&options.data)
@@ -184,7 +184,7 @@ impl Stack {
             None => Some(rehearsal::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), options.rehearsal).await?),
         };
         let ports = Ports::choose(&options)?;
-        let env = environment(&options, &stores, rehearsal.as_ref(), ports, &samples);
+        let env = environment(&options, &stores, rehearsal.as_ref(), ports, &shipped);
         let config = Config::from_lookup(|name| env.get(name).cloned())?;
         let store = AwsStore::connect(config).await;
         let functions = Functions::start(FunctionsConfig::new(&options.data)).await?;
@@ -278,7 +278,7 @@ fn environment(
     stores: &Stores,
     rehearsal: Option<&RehearsalHandle>,
     ports: Ports,
-    samples: &Path,
+    shipped: &Path,
 ) -> BTreeMap<String, String> {
     let sqs = &stores.sqs;
     let mut env = BTreeMap::from(
@@ -291,8 +291,7 @@ fn environment(
             ("LONGHAUL_JWKS_URL", format!("http://127.0.0.1:{}/.well-known/jwks.json", ports.api)),
             ("LONGHAUL_JWT_ISSUER", ISSUER.to_owned()),
             ("LONGHAUL_JWT_AUDIENCE", AUDIENCE.to_owned()),
-            ("LONGHAUL_CORPUS", samples.join("corpus").display().to_string()),
-            ("LONGHAUL_SAMPLES", samples.join("samples").display().to_string()),
+            ("LONGHAUL_CORPUS", shipped.join(corpus::CORPUS_FOLDER).display().to_string()),
             ("LONGHAUL_LOG_FORMAT", "text".to_owned()),
             ("AWS_ENDPOINT_URL_DYNAMODB", stores.dynamodb.endpoint().to_owned()),
             ("AWS_ENDPOINT_URL_SQS", sqs.endpoint.clone()),
