@@ -169,8 +169,20 @@ pub struct Stores {
     pub credentials: Credentials,
     /// The region clients name.
     pub region: String,
+    _queues: StopOnDrop,
     stop: StopSignal,
     servers: Vec<JoinHandle<()>>,
+}
+
+/// Stops the queues when the stores are dropped. Handles to them may live on elsewhere (a long poll that waits),
+/// and must not hand out messages of a file that someone may have opened anew.
+#[derive(Debug)]
+struct StopOnDrop(Sqs);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop_unawaited();
+    }
 }
 
 /// Starts the storage services.
@@ -195,6 +207,7 @@ pub async fn start(config: StoresConfig) -> Result<Stores, StoresError> {
     let object_server = serve(listener, router, &stop);
     Ok(Stores {
         dynamodb,
+        _queues: StopOnDrop(sqs.sqs.clone()),
         sqs,
         s3: S3Store { endpoint, bucket: config.bucket },
         credentials: config.credentials,

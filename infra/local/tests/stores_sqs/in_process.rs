@@ -107,3 +107,21 @@ async fn stopping_sends_those_who_wait_away_and_refuses_those_who_come() {
     assert!(waiting.await.unwrap().unwrap().is_empty());
     assert!(matches!(sqs.depth(&name).await, Err(SqsError::Stopped)));
 }
+
+#[tokio::test]
+async fn dropping_the_stores_ends_the_queues_though_someone_waits() {
+    let queue = one_queue(&[]).await;
+    let (sqs, name) = handle_of(&queue);
+    let waiting = tokio::spawn(async move { sqs.receive(&name, 10, Duration::from_secs(20), None).await });
+    tokio::task::yield_now().await;
+    queue.send("kept").await;
+    assert_eq!(bodies(&waiting.await.unwrap().unwrap()), ["kept"]);
+    let (sqs, name) = handle_of(&queue);
+    let handle = sqs.clone();
+    let waiting = tokio::spawn(async move { handle.receive(&name, 10, Duration::from_secs(20), None).await });
+    tokio::task::yield_now().await;
+    drop(queue.under_test.stores);
+    assert!(waiting.await.unwrap().unwrap().is_empty());
+    let name = QueueName::parse("tested").unwrap();
+    assert!(matches!(sqs.depth(&name).await, Err(SqsError::Stopped)));
+}

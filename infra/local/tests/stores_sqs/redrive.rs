@@ -46,6 +46,17 @@ async fn a_message_received_too_often_is_buried() {
 }
 
 #[tokio::test]
+async fn one_call_counts_as_one_receive() {
+    let (queue, dead) = with_dead_letters().await;
+    queue.send("x").await;
+    // Visible again at once, ten asked for: it goes out once a call and is not buried before its time.
+    for _ in 0..2 {
+        assert_eq!(bodies(&queue.receive(10, 0).await), ["x"]);
+    }
+    assert_eq!(depth(&queue.client, &dead).await, [0, 0, 0]);
+}
+
+#[tokio::test]
 async fn a_burial_wakes_the_receiver_of_dead_letters() {
     let (queue, dead) = with_dead_letters().await;
     queue.send("poison").await;

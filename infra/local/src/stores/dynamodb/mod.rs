@@ -65,6 +65,9 @@ pub enum DynamoDbError {
         #[source]
         source: std::io::Error,
     },
+    /// The data folder's path is not Unicode text, which the engine needs.
+    #[error("the path {0} is not Unicode text")]
+    Path(PathBuf),
     /// The system refused the threads of the engine.
     #[error("the threads of the table's engine cannot be started")]
     Threads(#[source] std::io::Error),
@@ -216,7 +219,9 @@ impl DynamoDbHandle {
 impl Parts {
     async fn open(config: DynamoDbConfig) -> Result<Self, StoresError> {
         let file = config.folder.join("dynamodb.sqlite");
-        let database = Database::new(&file.to_string_lossy()).map_err(DynamoDbError::Engine)?;
+        // The engine takes its path as text; a rewritten path would be another file.
+        let path = file.to_str().ok_or_else(|| DynamoDbError::Path(file.clone()))?;
+        let database = Database::new(path).map_err(DynamoDbError::Engine)?;
         table::ensure(&database, &config.table)?;
         let records = Arc::new(Mutex::new(StreamRecords::open(&file, &config.table)?));
         let positions = Positions::load(&config.folder)?;

@@ -86,3 +86,46 @@ pub(super) fn position_of(sequence_number: &str) -> Option<u64> {
 pub(super) fn sequence_number_of(position: u64) -> String {
     (SEQUENCE_OFFSET + u128::from(position)).to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+    use super::*;
+
+    /// One family: what stands in a reader's file, and where the reader stands after a restart.
+    fn check(content: &str, position: u64) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("stream-r.position"), content).unwrap();
+        let positions = Positions::load(folder.path()).unwrap();
+        assert_eq!(positions.of("r").unwrap(), position, "{content:?}");
+        assert_eq!(positions.lowest(), position, "{content:?}");
+    }
+
+    #[test]
+    fn positions_are_read_and_torn_ones_begin_anew() {
+        check("1790000000000000", 1_790_000_000_000_000);
+        check("", 0);
+        check("17900\0\0", 0);
+    }
+
+    #[test]
+    fn the_slowest_reader_counts_also_before_it_has_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let positions = Positions::load(folder.path()).unwrap();
+        assert_eq!(positions.lowest(), 0);
+        positions.advance("fast", 9).unwrap();
+        assert_eq!(positions.lowest(), 9);
+        assert_eq!(positions.of("new").unwrap(), 0);
+        let again = Positions::load(folder.path()).unwrap();
+        assert_eq!((again.lowest(), again.of("fast").unwrap()), (0, 9));
+    }
+
+    #[test]
+    fn sequence_numbers_go_there_and_back() {
+        for position in [1, 1_790_000_000_000_000, u64::MAX] {
+            assert_eq!(position_of(&sequence_number_of(position)), Some(position));
+        }
+        assert_eq!(position_of("17"), None);
+    }
+}

@@ -58,6 +58,7 @@ impl Keeper {
 
     fn receive_now(&mut self, call: &ReceiveCall, now: Millis) -> Result<Received, SqsError> {
         let queue = self.queue(&call.queue)?;
+        queue.shelf.advance(now);
         if queue.shelf.depth().in_flight >= limits::IN_FLIGHT_MAX_MESSAGES {
             return Err(SqsError::OverLimit);
         }
@@ -72,7 +73,7 @@ impl Keeper {
         }
     }
 
-    /// Hands out up to `max` messages, and buries those that were received too often.
+    /// Hands out up to `max` of the messages that are visible on the shelf, and buries those that were received too often.
     fn hand_out(
         &mut self,
         name: &QueueName,
@@ -82,7 +83,6 @@ impl Keeper {
     ) -> Result<Vec<ReceivedMessage>, SqsError> {
         let mut messages = Vec::new();
         let mut handed = HashSet::new();
-        self.queue(name)?.shelf.advance(now);
         while messages.len() < max {
             let Some(queue) = self.queues.get_mut(name) else {
                 break;
@@ -90,14 +90,14 @@ impl Keeper {
             let Some(next) = queue.shelf.next() else {
                 break;
             };
+            // Without visibility a message is visible again at once; each goes out once in a call all the same.
+            if visibility.is_zero() && !handed.insert(next.key) {
+                break;
+            }
             if let Some(target) = grave_of(queue, next.receives)
                 && self.bury(name, &target, next.key, now)?
             {
                 continue;
-            }
-            // Without visibility a message is visible again at once; each goes out once in a call all the same.
-            if visibility.is_zero() && !handed.insert(next.key) {
-                break;
             }
             messages.push(self.hand_out_one(name, next.key, visibility, now)?);
         }

@@ -238,6 +238,13 @@ impl Sqs {
         }
     }
 
+    /// As [`Sqs::stop`], without waiting: for whoever drops the queues where nobody can wait.
+    pub(super) fn stop_unawaited(&self) {
+        let (done, _) = oneshot::channel();
+        // An error means that the thread has ended already.
+        let _ = self.orders.send(Order::Stop(done));
+    }
+
     /// Has the keeper do something and waits for its answer, which comes when the outcome is stored.
     async fn ask<T: Send + 'static>(
         &self,
