@@ -15,6 +15,7 @@ mod prompt;
 mod ranking;
 pub mod research;
 pub mod settings;
+mod shelf;
 pub mod synthetic;
 mod tools;
 

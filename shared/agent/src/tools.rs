@@ -11,13 +11,15 @@ use crate::model::ModelSteps;
 use crate::paths::Paths;
 use crate::research::research;
 use crate::settings::Settings;
+use crate::shelf::Shelf;
 use crate::synthetic::agent_10;
 
-/// A model and the places where documents lie.
+/// A model, the places where documents lie, and the document read last.
 #[derive(Debug, Clone)]
 pub(crate) struct Tools {
     pub(crate) model: ModelSteps,
     pub(crate) paths: Paths,
+    pub(crate) shelf: Shelf,
 }
 
 /// Why the agents cannot be set up.
@@ -36,7 +38,8 @@ pub enum ShippedError {
 /// # Errors
 /// [`ShippedError`] when the settings name no model server.
 pub fn shipped(settings: &Settings) -> Result<Registry, ShippedError> {
-    let tools = Rc::new(Tools { model: ModelSteps::new(settings)?, paths: settings.paths.clone() });
+    let (model, paths) = (ModelSteps::new(settings)?, settings.paths.clone());
+    let tools = Rc::new(Tools { model, paths, shelf: Shelf::default() });
     let mut registry = Registry::default();
     let of_agent = Rc::clone(&tools);
     registry.add("research", 1, async move |ctx, input| research(ctx, &of_agent, input).await)?;

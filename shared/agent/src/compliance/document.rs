@@ -1,6 +1,7 @@
 //! The document under examination: read once for what it is, and again by each step that needs its words.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::{Ctx, ErrorClass, StepError};
@@ -8,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Tools;
 use crate::blocking::apart;
+use crate::documents::Document;
 use crate::documents::limits::FILE_TIME_MAX_SECONDS;
-use crate::documents::{Document, read_file};
+use crate::shelf::Shelf;
 
 /// Time for the step: the file's own and some.
 const TIME_LIMIT: Duration = Duration::from_secs(2 * FILE_TIME_MAX_SECONDS);
@@ -45,8 +47,8 @@ impl Outline {
     /// # Errors
     /// [`ErrorClass::Invalid`] when it cannot be read any more, or is another one by now: findings about two documents
     /// must not end in one report.
-    pub(super) fn document(&self) -> Result<Document, StepError> {
-        let document = open(&self.path)?;
+    pub(super) fn document(&self, shelf: &Shelf) -> Result<Arc<Document>, StepError> {
+        let document = open(shelf, &self.path)?;
         if Self::of(self.path.clone(), &document) == *self {
             return Ok(document);
         }
@@ -59,20 +61,22 @@ impl Outline {
 pub(super) async fn read(ctx: &mut Ctx, tools: &Tools, named: &str) -> longhaul::Result<Outline> {
     ctx.step("read document", async || {
         let path = tools.paths.allowed(named)?;
-        apart(move || first_look(path)).await?
+        let shelf = tools.shelf.clone();
+        apart(move || first_look(&shelf, path)).await?
     })
     .retry(tools.model.retry())
     .time_limit(TIME_LIMIT)
     .await
 }
 
-fn first_look(path: PathBuf) -> Result<Outline, StepError> {
+fn first_look(shelf: &Shelf, path: PathBuf) -> Result<Outline, StepError> {
     let path = path.to_string_lossy().into_owned();
-    let document = open(&path)?;
+    let document = open(shelf, &path)?;
     Ok(Outline::of(path, &document))
 }
 
-fn open(path: &str) -> Result<Document, StepError> {
-    read_file(path.as_ref())
+fn open(shelf: &Shelf, path: &str) -> Result<Arc<Document>, StepError> {
+    shelf
+        .read(path)
         .map_err(|reason| StepError::new(ErrorClass::Invalid, format!("the document {path} cannot be read: {reason}")))
 }

@@ -61,9 +61,9 @@ impl Judged {
 pub(super) async fn judge(ctx: &mut Ctx, tools: &Tools, outline: &Outline, rule: &Rule) -> longhaul::Result<Judged> {
     let short: String = rule.id.chars().take(STEP_ID_CHARS_MAX).collect();
     ctx.effect(&format!("judge {short}"), async |key| {
-        let (reading, queries) = (outline.clone(), queries(rule));
+        let (outline, queries, shelf) = (outline.clone(), queries(rule), tools.shelf.clone());
         let (document, pages) = apart(move || {
-            let document = reading.document()?;
+            let document = outline.document(&shelf)?;
             let pages = excerpt(&document, &queries, PAGES_CHARS_MAX);
             Ok((document, pages))
         })

@@ -17,9 +17,9 @@ pub(super) fn markdown(output: &Output, unread_pages: &[u32], asked_for_tickets:
         );
     }
     let count = |verdict| output.findings.iter().filter(|finding| finding.verdict == verdict).count();
-    let _ = write!(
+    let _ = writeln!(
         report,
-        "{}, {} pages, held to {} rules: {} met, {} violated, {} unclear.\n",
+        "{}, {} pages, held to {} rules: {} met, {} violated, {} unclear.",
         code(&output.document),
         output.pages,
         output.findings.len(),

@@ -178,10 +178,13 @@ mod tests {
 
     use super::*;
 
+    /// A file's text; the ids and requirements in it, or a part of what is said against it.
+    type Case = (&'static str, Result<&'static [(&'static str, &'static str)], &'static str>);
+
     #[test]
     fn rules_are_read_in_every_form() {
         let folder = tempfile::tempdir().expect("a folder");
-        let cases: [(&str, Result<&[(&str, &str)], &str>); 10] = [
+        let cases: [Case; 10] = [
             (r#"["Keep logs."]"#, Ok(&[("rule-1", "Keep logs.")])),
             (
                 r#"{"rules": [{"id": 7, "requirement": "A"}, {"id": "b", "requirement": "B", "keywords": ["x"]}]}"#,

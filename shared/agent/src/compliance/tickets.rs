@@ -201,9 +201,12 @@ mod tests {
 
     use super::*;
 
+    /// An answer's body and `Location`; the ticket's id and address.
+    type Case = (&'static str, Option<&'static str>, Option<(&'static str, Option<&'static str>)>);
+
     #[test]
     fn ids_are_read_from_what_servers_answer() {
-        let cases: [(&str, Option<&str>, Option<(&str, Option<&str>)>); 7] = [
+        let cases: [Case; 7] = [
             (r#"{"id": "T-1", "url": "http://x/T-1"}"#, None, Some(("T-1", Some("http://x/T-1")))),
             (r#"{"id": 17}"#, None, Some(("17", None))),
             (r#"{"id": 17}"#, Some("/t/17"), Some(("17", Some("/t/17")))),

@@ -23,6 +23,9 @@ const DOCUMENTS_PER_QUERY_MAX: usize = 20;
 /// What is recorded of the passage that spoke for a source, in characters: a look at it, not the text.
 const PASSAGE_SHOWN_CHARS: usize = 400;
 
+/// Characters of a title in prompts and reports.
+const TITLE_CHARS_MAX: usize = 100;
+
 /// Skipped files that are named one by one.
 const SKIPPED_NAMED_MAX: usize = 50;
 
@@ -87,7 +90,7 @@ fn search(folder: &Path, queries: &[String], sources_max: usize) -> Result<Found
         let (document, hit) = (corpus.documents.get(at)?, best.get(&at)?);
         Some(Candidate {
             file: document.id.as_str().to_owned(),
-            title: document.title.clone(),
+            title: short_title(&document.title),
             paged: document.pages.len() > 1,
             page: hit.page,
             passage: hit.passage.text.chars().take(PASSAGE_SHOWN_CHARS).collect(),
@@ -100,6 +103,15 @@ fn search(folder: &Path, queries: &[String], sources_max: usize) -> Result<Found
         sources,
         skipped: skipped(&corpus),
     })
+}
+
+/// A title of one line, cut where it is none: some files' first line is a whole paragraph.
+fn short_title(title: &str) -> String {
+    let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
+    match title.char_indices().nth(TITLE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", title.get(..end).unwrap_or_default().trim_end()),
+        None => title,
+    }
 }
 
 fn skipped(corpus: &Corpus) -> Vec<Omitted> {

@@ -238,3 +238,54 @@ pub(super) async fn wording_of(folder: &str, file: &str) -> Result<Option<Wordin
     let path = Paths::below(folder, file)?;
     apart(move || read_file(&path).ok().map(|document| Wording::of(&document))).await
 }
+
+#[cfg(test)]
+mod tests {
+    // Reason: a test fails by panicking.
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+    use super::*;
+    use crate::documents::{Document, DocumentId, Media};
+
+    fn wording() -> Wording {
+        let texts = ["A lease names its holder.", "When it expires, another may take it."];
+        let pages = (1..).zip(texts).map(|(number, text)| Page { number, text: text.to_owned() }).collect();
+        Wording::of(&Document {
+            id: DocumentId::new("a.pdf"),
+            title: "A".to_owned(),
+            media: Media::Pdf,
+            pages,
+            unread_pages: Vec::new(),
+        })
+    }
+
+    /// Whether it is relevant, and its quotes; the pages of those kept where the source is used, and how many were
+    /// dropped.
+    type Case = (bool, &'static [&'static str], Option<&'static [u32]>, u64);
+
+    #[test]
+    fn notes_rest_on_words_of_the_source() {
+        let cases: [Case; 6] = [
+            (true, &["A lease names its holder."], Some(&[1]), 0),
+            (true, &["another may take it", "A lease  NAMES its holder"], Some(&[2, 1]), 0),
+            (true, &["A lease names its owner.", "When it expires"], Some(&[2]), 1),
+            (true, &["A lease names its owner."], None, 1),
+            (true, &[], None, 0),
+            (false, &["A lease names its holder."], None, 0),
+        ];
+        for (relevant, quotes, pages, dropped) in cases {
+            let quotes: Vec<_> =
+                quotes.iter().map(|text| NotedQuote { text: (*text).to_owned(), why: String::new() }).collect();
+            let value = Notes { relevant, summary: "It is about leases.".to_owned(), quotes };
+            let answer = Answer { value, model: "m".to_owned(), usage: Usage::default() };
+            match (checked(answer, &wording()).outcome, pages) {
+                (Outcome::Relevant { notes, dropped: found }, Some(pages)) => {
+                    let kept: Vec<u32> = notes.quotes.iter().map(|quote| quote.page).collect();
+                    assert_eq!((kept.as_slice(), found), (pages, dropped));
+                }
+                (Outcome::NotUsed { dropped: found, .. }, None) => assert_eq!(found, dropped),
+                (outcome, pages) => panic!("{outcome:?} instead of {pages:?}"),
+            }
+        }
+    }
+}

@@ -278,3 +278,64 @@ fn wording(text: &str) -> Wording {
         unread_pages: Vec::new(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    // Reason: a test fails by panicking.
+    #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
+
+    use super::*;
+    use crate::research::finding::Candidate;
+    use crate::research::reading::{Checked, CheckedQuote};
+
+    fn noted(file: &str, quote: &str) -> Noted {
+        let source = Candidate {
+            file: file.to_owned(),
+            title: format!("About [{file}]"),
+            paged: file.ends_with(".pdf"),
+            page: 1,
+            passage: String::new(),
+        };
+        let quotes = vec![CheckedQuote { page: 4, text: quote.to_owned(), why: String::new() }];
+        Noted { source, notes: Checked { summary: String::new(), quotes } }
+    }
+
+    fn report(model: &str, summary: &str, paragraph: &str) -> Output {
+        let relevant =
+            vec![noted("a.md", "Leases expire."), noted("b.pdf", "Tokens grow."), noted("c.md", "Queues wait.")];
+        let found = Found {
+            folder: "corpus".to_owned(),
+            documents: 9,
+            sources: relevant.iter().map(|noted| noted.source.clone()).collect(),
+            skipped: vec![Omitted { file: "bad.pdf".to_owned(), reason: "it is empty".to_owned() }],
+        };
+        let sorted = Sorted { relevant, dropped: 1, ..Sorted::default() };
+        let draft = Draft {
+            title: "# Leases\nand tokens".to_owned(),
+            summary: summary.to_owned(),
+            sections: vec![DraftSection { heading: "How".to_owned(), paragraphs: vec![paragraph.to_owned()] }],
+        };
+        Report { topic: "leases", found: &found, sorted: &sorted, model }.of(&draft, &BTreeMap::new())
+    }
+
+    #[test]
+    fn a_report_lists_what_it_cites_and_no_more() {
+        let output = report("teller", "Both [2].", "“Leases expire.” [1] “Leases last.” [1] Nobody [9].");
+        let expected = "# Leases and tokens\n\nBoth [1].\n\n## How\n\n“Leases expire.” [2] Leases last. [2] Nobody.\n\n\
+            ## Sources\n\n- [1] *About \\[b.pdf\\]*, `b.pdf`, page 4\n- [2] *About \\[a.md\\]*, `a.md`\n\n\
+            ## About this report\n\nThe corpus holds 9 readable documents; 3 were read and 2 are cited. Each quotation was \
+            found word for word in the file it is cited from. 3 quotations or citations of the draft were not, and were \
+            taken out.\n\nRead and not cited:\n\n- `c.md`: the report does not cite it\n\nSkipped files:\n\n- `bad.pdf`: \
+            it is empty\n";
+        assert_eq!(output.report, expected);
+        let sources: Vec<(u64, &str)> = output.sources.iter().map(|it| (it.number, it.file.as_str())).collect();
+        assert_eq!(sources, [(1, "b.pdf"), (2, "a.md")]);
+        assert_eq!((output.dropped, output.stand_in), (3, false));
+    }
+
+    #[test]
+    fn the_stand_in_is_called_by_its_name() {
+        let output = report(STAND_IN, "Both [2].", "One [1].");
+        assert!(output.stand_in && output.report.contains("> No language model was used"), "{}", output.report);
+    }
+}
