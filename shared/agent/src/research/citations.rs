@@ -23,21 +23,23 @@ enum Piece<'a> {
 
 /// A quotation with the numbers of the sources that vouch for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Claim<'a> {
-    pub(super) words: &'a str,
+pub(super) struct Claim {
+    /// The words as [`Writer`] asks about them.
+    pub(super) words: String,
     pub(super) sources: Vec<u64>,
 }
 
 /// The quotations of a text that name a source.
-pub(super) fn claims(text: &str) -> Vec<Claim<'_>> {
+pub(super) fn claims(text: &str) -> Vec<Claim> {
     let pieces = pieces(text);
     let claims = pieces.iter().enumerate().filter_map(|(at, piece)| match piece {
         Piece::Quoted(words) => {
-            Some(Claim { words, sources: vouching(words, pieces.get(at + 1..).unwrap_or_default()) })
+            let sources = vouching(words, pieces.get(at + 1..).unwrap_or_default());
+            (!sources.is_empty()).then(|| Claim { words: without_citations(words), sources })
         }
         Piece::Text(_) | Piece::Cited(_) => None,
     });
-    claims.filter(|claim| !claim.sources.is_empty()).collect()
+    claims.collect()
 }
 
 /// All numbers that a text cites.
@@ -286,8 +288,8 @@ mod tests {
     #[test]
     fn claims_name_their_sources() {
         let found = claims("He says “one thing”. [1] [2] Then \"no source\" and (“two [2]”).");
-        let found: Vec<_> = found.iter().map(|claim| (claim.words, claim.sources.as_slice())).collect();
-        assert_eq!(found, [("one thing", &[1, 2][..]), ("two [2]", &[2][..])]);
+        let found: Vec<_> = found.iter().map(|claim| (claim.words.as_str(), claim.sources.as_slice())).collect();
+        assert_eq!(found, [("one thing", &[1, 2][..]), ("two", &[2][..])]);
         assert_eq!(cited("a [1] “b [3]” [2,9]"), [1, 3, 2, 9]);
     }
 }

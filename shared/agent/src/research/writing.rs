@@ -101,7 +101,10 @@ fn count(relevant: &[Noted]) -> u64 {
     u64::try_from(relevant.len()).unwrap_or(u64::MAX)
 }
 
-/// Checks the draft against the files and puts the report together, in one step: it reads files.
+/// A quotation of the draft that its source's file holds, though the notes do not.
+type HeldByFile = BTreeSet<(u64, String)>;
+
+/// Checks the draft against the files and puts the report together.
 pub(super) async fn check(
     ctx: &mut Ctx,
     tools: &Tools,
@@ -111,38 +114,45 @@ pub(super) async fn check(
     draft: Option<Answer<Draft>>,
     planned_by: String,
 ) -> longhaul::Result<Output> {
-    let model = draft.as_ref().map_or(planned_by, |draft| draft.model.clone());
-    ctx.step("check citations", async || {
-        let report = Report { topic, found, sorted: &sorted, model: &model };
-        match &draft {
-            None => Ok(report.of_nothing()),
-            Some(draft) => {
-                let wordings = wordings(&found.folder, &sorted.relevant, &draft.value).await?;
-                Ok(report.of(&draft.value, &wordings))
-            }
-        }
-    })
-    .retry(tools.model.retry())
-    .time_limit(CHECK_TIME_LIMIT)
-    .await
+    let Some(draft) = draft else {
+        return Ok(Report { topic, found, sorted: &sorted, model: &planned_by }.of_nothing());
+    };
+    let open = open_claims(&sorted.relevant, &draft.value);
+    let held = ctx
+        .step("check citations", async || held_by_files(&found.folder, &sorted.relevant, &open).await)
+        .retry(tools.model.retry())
+        .time_limit(CHECK_TIME_LIMIT)
+        .await?;
+    Ok(Report { topic, found, sorted: &sorted, model: &draft.model }.of(&draft.value, &held))
 }
 
-/// The words of the sources whose notes do not already hold what the draft quotes from them.
-async fn wordings(folder: &str, relevant: &[Noted], draft: &Draft) -> Result<BTreeMap<u64, Wording>, StepError> {
-    let mut wordings = BTreeMap::new();
+/// The quotations that the notes do not vouch for.
+fn open_claims(relevant: &[Noted], draft: &Draft) -> HeldByFile {
+    let mut open = HeldByFile::new();
     for claim in draft.prose().flat_map(|text| claims(text)) {
         for number in claim.sources {
-            let Some(noted) = at(relevant, number) else { continue };
-            if wordings.contains_key(&number) || noted.quotes_hold(claim.words) {
-                continue;
-            }
-            // A file that is gone by now vouches for nothing more than its notes do.
-            if let Some(wording) = wording_of(folder, &noted.source.file).await? {
-                wordings.insert(number, wording);
+            if at(relevant, number).is_some_and(|noted| !noted.quotes_hold(&claim.words)) {
+                open.insert((number, claim.words.clone()));
             }
         }
     }
-    Ok(wordings)
+    open
+}
+
+/// Which of the quotations the files hold. A file that is gone by now holds nothing.
+async fn held_by_files(folder: &str, relevant: &[Noted], open: &HeldByFile) -> Result<HeldByFile, StepError> {
+    let mut wordings: BTreeMap<u64, Option<Wording>> = BTreeMap::new();
+    let mut held = HeldByFile::new();
+    for (number, words) in open {
+        let Some(noted) = at(relevant, *number) else { continue };
+        if !wordings.contains_key(number) {
+            wordings.insert(*number, wording_of(folder, &noted.source.file).await?);
+        }
+        if wordings.get(number).and_then(Option::as_ref).is_some_and(|wording| wording.find(words).is_some()) {
+            held.insert((*number, words.clone()));
+        }
+    }
+    Ok(held)
 }
 
 fn at(relevant: &[Noted], number: u64) -> Option<&Noted> {
@@ -158,11 +168,11 @@ struct Report<'a> {
 }
 
 impl Report<'_> {
-    fn of(&self, draft: &Draft, wordings: &BTreeMap<u64, Wording>) -> Output {
+    fn of(&self, draft: &Draft, held: &HeldByFile) -> Output {
         let relevant = &self.sorted.relevant;
         let holds = |words: &str, number: u64| {
             at(relevant, number).is_some_and(|noted| noted.quotes_hold(words))
-                || wordings.get(&number).is_some_and(|wording| wording.find(words).is_some())
+                || held.contains(&(number, words.to_owned()))
         };
         let mut writer = Writer::new(count(relevant), holds);
         let mut body = format!("{}\n", writer.prose(&draft.summary));
@@ -229,7 +239,7 @@ impl Report<'_> {
     fn about(&self, sources: &[Source], not_cited: &[Omitted], skipped: &[Omitted], dropped: u64) -> String {
         let mut about = format!(
             "\n## About this report\n\nThe corpus holds {} readable documents; {} were read and {} are cited. Each quotation \
-             was found word for word in the file it is cited from.",
+             with a number was found word for word in its source.",
             self.found.documents,
             self.found.sources.len(),
             sources.len()
@@ -315,7 +325,7 @@ mod tests {
             summary: summary.to_owned(),
             sections: vec![DraftSection { heading: "How".to_owned(), paragraphs: vec![paragraph.to_owned()] }],
         };
-        Report { topic: "leases", found: &found, sorted: &sorted, model }.of(&draft, &BTreeMap::new())
+        Report { topic: "leases", found: &found, sorted: &sorted, model }.of(&draft, &HeldByFile::new())
     }
 
     #[test]
@@ -323,8 +333,8 @@ mod tests {
         let output = report("teller", "Both [2].", "“Leases expire.” [1] “Leases last.” [1] Nobody [9].");
         let expected = "# Leases and tokens\n\nBoth [1].\n\n## How\n\n“Leases expire.” [2] Leases last. [2] Nobody.\n\n\
             ## Sources\n\n- [1] *About \\[b.pdf\\]*, `b.pdf`, page 4\n- [2] *About \\[a.md\\]*, `a.md`\n\n\
-            ## About this report\n\nThe corpus holds 9 readable documents; 3 were read and 2 are cited. Each quotation was \
-            found word for word in the file it is cited from. 3 quotations or citations of the draft were not, and were \
+            ## About this report\n\nThe corpus holds 9 readable documents; 3 were read and 2 are cited. Each quotation with \
+            a number was found word for word in its source. 3 quotations or citations of the draft were not, and were \
             taken out.\n\nRead and not cited:\n\n- `c.md`: the report does not cite it\n\nSkipped files:\n\n- `bad.pdf`: \
             it is empty\n";
         assert_eq!(output.report, expected);
@@ -337,5 +347,26 @@ mod tests {
     fn the_stand_in_is_called_by_its_name() {
         let output = report(STAND_IN, "Both [2].", "One [1].");
         assert!(output.stand_in && output.report.contains("> No language model was used"), "{}", output.report);
+    }
+
+    #[tokio::test]
+    async fn files_vouch_for_what_the_notes_do_not_hold() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("a.md"), "Leases expire. Nobody renews them.").expect("a file");
+        let relevant = [noted("a.md", "Leases expire."), noted("gone.md", "Tokens grow.")];
+        let draft = Draft {
+            title: String::new(),
+            summary: "“Leases expire.” [1] “Nobody renews\nthem” [1]. “Nobody sells them” [1].".to_owned(),
+            sections: vec![DraftSection {
+                heading: String::new(),
+                paragraphs: vec!["“Tokens shrink” [2] and “tokens grow” [2][1], “x” [3].".to_owned()],
+            }],
+        };
+        let open = open_claims(&relevant, &draft);
+        let claims: Vec<(u64, &str)> = open.iter().map(|(number, words)| (*number, words.as_str())).collect();
+        let expected = [(1, "Nobody renews them"), (1, "Nobody sells them"), (1, "tokens grow"), (2, "Tokens shrink")];
+        assert_eq!(claims, expected);
+        let held = held_by_files(&folder.path().to_string_lossy(), &relevant, &open).await.expect("a check");
+        assert_eq!(held, HeldByFile::from([(1, "Nobody renews them".to_owned())]));
     }
 }
