@@ -26,6 +26,7 @@ async fn main() -> Result<(), Error> {
     lambda_runtime::run(service_fn(handle)).await
 }
 
+#[allow(clippy::panic, reason = "a function that panics is one of the things to be seen")]
 async fn handle(event: LambdaEvent<Value>) -> Result<Value, Error> {
     let LambdaEvent { payload, context } = event;
     record(&payload)?;

@@ -145,7 +145,7 @@ async fn events_of_a_connection_reach_the_function() {
         assert_eq!(event["requestContext"]["routeKey"], route, "{body}");
         assert_eq!(event["requestContext"]["eventType"], "MESSAGE");
         assert_eq!(event["requestContext"]["connectionId"], context["connectionId"]);
-        assert_eq!(event["requestContext"]["connectedAt"].as_i64().is_some(), true);
+        assert_eq!(event["requestContext"]["connectedAt"], context["connectedAt"]);
         assert_eq!(event["body"], body);
         // The function sends each event back whole, and its body is the message.
         assert_eq!(next(&mut socket).await, Message::text(body));
@@ -155,7 +155,9 @@ async fn events_of_a_connection_reach_the_function() {
     let disconnect = api.last_event(6).await;
     assert_eq!(disconnect["requestContext"]["eventType"], "DISCONNECT");
     assert_eq!(disconnect["requestContext"]["disconnectStatusCode"], 1005);
-    assert_eq!(disconnect["requestContext"]["connectionId"], context["connectionId"]);
+    for name in ["connectionId", "connectedAt"] {
+        assert_eq!(disconnect["requestContext"][name], context[name], "{name}");
+    }
     assert_eq!(api.gateway.connections(), 0);
 }
 

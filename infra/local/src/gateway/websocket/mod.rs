@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Path, Request, State};
@@ -236,6 +236,6 @@ async fn connect(
             return unanswered.status().into_response();
         }
     }
-    tokio::spawn(session::run(shared, client, SystemTime::now(), upgrade));
+    tokio::spawn(session::run(shared, client, upgrade));
     response
 }

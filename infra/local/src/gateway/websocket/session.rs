@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt as _, StreamExt as _};
@@ -53,8 +53,7 @@ impl End {
 }
 
 /// Runs a connection that the function has let in, from the handshake to `$disconnect`.
-pub(super) async fn run(shared: Arc<Shared>, mut client: Client, accepted: SystemTime, upgrade: OnUpgrade) {
-    client.connected_at = accepted;
+pub(super) async fn run(shared: Arc<Shared>, client: Client, upgrade: OnUpgrade) {
     let (connection, inbox) = Connection::new(client);
     let connection = Arc::new(connection);
     let end = match upgrade.await {
