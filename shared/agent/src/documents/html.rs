@@ -4,12 +4,16 @@ use html2text::config;
 use html2text::render::TextDecorator;
 
 use super::SkipReason;
+use super::limits::HTML_NESTING_MAX;
 
 /// Lines are not wrapped before this width: a paragraph stays one line, and a quote within it is not torn.
 const LINE_WIDTH_CHARS: usize = 100_000;
 
 /// The page's `<title>`, if any, and its text.
 pub(super) fn text_of(html: &str) -> Result<(Option<String>, String), SkipReason> {
+    if nests_too_deep(html) {
+        return Err(SkipReason::Damaged { detail: format!("its elements nest more than {HTML_NESTING_MAX} deep") });
+    }
     let text = render(html)?;
     let title = title_element(html).map(render).transpose()?;
     Ok((title, text))
@@ -24,6 +28,32 @@ fn render(html: &str) -> Result<String, SkipReason> {
     // A horizontal rule is drawn across the whole width: it is a blank line to us.
     let lines = rendered.lines().map(|line| if line.chars().all(|c| c == '\u{2500}') { "" } else { line.trim_end() });
     Ok(lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// Elements without content, and those that a following one closes: their start tags do not add up to nesting.
+const NOT_NESTING: [&str; 36] = [
+    "a", "area", "base", "body", "br", "col", "colgroup", "dd", "dt", "embed", "head", "hr", "html", "img", "input",
+    "li", "link", "meta", "optgroup", "option", "p", "param", "rp", "rt", "source", "tbody", "td", "tfoot", "th",
+    "thead", "title", "tr", "track", "wbr", "script", "style",
+];
+
+/// Whether more elements are open at once than any page has. A rough count over the tags is enough to tell; parser
+/// and renderer take time that grows with the square of the nesting, so neither can be asked.
+fn nests_too_deep(html: &str) -> bool {
+    let mut depth = 0_usize;
+    for tag in html.split('<').skip(1) {
+        let tag = tag.split('>').next().unwrap_or_default();
+        let name = tag.trim_start_matches('/').split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+        let name = name.to_ascii_lowercase();
+        if name.is_empty() || tag.ends_with('/') || NOT_NESTING.contains(&name.as_str()) {
+            continue;
+        }
+        depth = if tag.starts_with('/') { depth.saturating_sub(1) } else { depth + 1 };
+        if depth > HTML_NESTING_MAX {
+            return true;
+        }
+    }
+    false
 }
 
 /// What stands between `<title …>` and `</title`, its entities not yet decoded. The renderer skips the whole head.

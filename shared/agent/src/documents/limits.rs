@@ -34,6 +34,10 @@ pub const PDF_STREAM_INFLATED_MAX_BYTES: usize = 64 * 1024 * 1024;
 /// so a drawing that contains itself would otherwise end the process.
 pub const PDF_NESTING_MAX: usize = 32;
 
+/// How many HTML elements may be open at once. Browsers stop at 512; pages that forget to close their elements get
+/// further. The time to read a page grows with the square of this.
+pub const HTML_NESTING_MAX: usize = 3_000;
+
 /// How long one file may take. A 1,000-page PDF takes about a second in a release build and ten in a debug build.
 pub const FILE_TIME_MAX_SECONDS: u64 = 30;
 

@@ -48,3 +48,15 @@ fn a_page_without_words_is_refused() {
     let html = b"<html><script>only(code)</script></html>".to_vec();
     assert_eq!(read_bytes(DocumentId::new("a.html"), Media::Html, html), Err(SkipReason::NoText));
 }
+
+#[test]
+fn nesting_is_read_up_to_a_limit() {
+    let nested = |depth: usize| format!("<p>Start</p>{}deep", "<div class=x>".repeat(depth)).into_bytes();
+    let read = |html| read_bytes(DocumentId::new("a.html"), Media::Html, html);
+    assert!(read(nested(500)).unwrap().text().ends_with("deep"));
+    let refused = read(nested(200_000)).unwrap_err();
+    assert!(refused.to_string().contains("nest more than"), "{refused}");
+    // Long is not deep.
+    let long = "<div><b>x</b><br><img src=a><svg><path d='m'/></svg></div><li>y<p>z".repeat(1_000);
+    assert!(read(long.into_bytes()).is_ok());
+}
