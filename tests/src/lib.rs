@@ -11,5 +11,6 @@
 )]
 
 pub mod conformance;
+pub mod program;
 pub mod sample;
 pub mod stage;

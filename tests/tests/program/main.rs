@@ -1,0 +1,15 @@
+//! The program end to end: real processes, real wire formats, what a person sees.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests"
+)]
+
+mod dead_letters;
+mod refusals;
+mod reports;
+mod survival;
+mod watching;

@@ -1,0 +1,54 @@
+//! People who watch: everything, in order, whenever they came.
+
+use futures::{SinkExt, StreamExt};
+use longhaul_tests::program::{PATIENCE, Stack};
+use serde_json::{Value, json};
+use tokio_tungstenite::connect_async;
+use tokio_tungstenite::tungstenite::Message;
+
+/// Subscribes as any WebSocket client would and reads until the job's end; events by position, as they came.
+async fn watch(url: String, token: String, job: String) -> Vec<(u64, Value)> {
+    let (mut socket, _) = connect_async(format!("{url}?token={token}")).await.unwrap();
+    let subscribe = json!({"action": "subscribe", "job": job, "after": 0});
+    socket.send(Message::text(subscribe.to_string())).await.unwrap();
+    let mut seen = Vec::new();
+    let mut last = None;
+    while last.is_none_or(|last| (seen.len() as u64) < last) {
+        let message = tokio::time::timeout(PATIENCE, socket.next()).await.expect("an event").unwrap().unwrap();
+        let Message::Text(text) = message else { continue };
+        let message: Value = serde_json::from_str(&text).unwrap();
+        if message["type"] != "event" {
+            continue;
+        }
+        let event = message["event"].clone();
+        let sequence: u64 = event["sequence"].as_str().unwrap().parse().unwrap();
+        if event["type"] == "longhaul.AgentJobCompleted" {
+            last = Some(sequence);
+        }
+        // A delivery may come twice.
+        if !seen.iter().any(|(known, _)| *known == sequence) {
+            seen.push((sequence, event));
+        }
+    }
+    seen.sort_by_key(|(sequence, _)| *sequence);
+    seen
+}
+
+#[test]
+fn an_early_and_a_late_subscriber_see_the_same() {
+    let stack = Stack::up(&["--think-ms", "300"]);
+    let id = stack.submit("agent-10", &json!({"steps": 8}));
+    let (url, token) = (stack.address("websocket"), stack.token("local"));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let early = runtime.spawn(watch(url.clone(), token.clone(), id.clone()));
+    longhaul_tests::program::wait_for("half of the steps", || {
+        longhaul_tests::program::entries(&stack.show(&id), "step_completed").len() >= 4
+    });
+    let late = runtime.spawn(watch(url.clone(), token.clone(), id.clone()));
+    let (early, late) = runtime.block_on(async { (early.await.unwrap(), late.await.unwrap()) });
+    assert_eq!(early, late);
+    let behind = runtime.block_on(watch(url, token, id.clone()));
+    assert_eq!(early, behind, "also for one who comes when all is over");
+    let positions: Vec<u64> = early.iter().map(|(sequence, _)| *sequence).collect();
+    assert_eq!(positions, (1..=10).collect::<Vec<u64>>(), "claimed, eight steps, completed");
+}
