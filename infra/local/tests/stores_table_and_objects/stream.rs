@@ -48,19 +48,20 @@ async fn a_write_wakes_the_reader_that_waits() {
     append(&client, "a", 1, "n").await;
     let first = reader.next_batch(10, PATIENCE).await.unwrap();
     reader.commit(number(&first[0])).await.unwrap();
-    let mut quickest = PATIENCE;
+    let mut delays = Vec::new();
     for seq in 2..12 {
         let (batch, written) = tokio::join!(reader.next_batch(10, PATIENCE), async {
             append(&client, "a", seq, "n").await;
             Instant::now()
         });
         let batch = batch.unwrap();
-        quickest = quickest.min(written.elapsed());
+        delays.push(written.elapsed());
         assert_eq!(seqs(&batch), [format!("J#{seq:010}")]);
         reader.commit(number(&batch[0])).await.unwrap();
     }
-    // The net under the signal looks again every 250 ms; ten rounds would not all fall just behind it.
-    assert!(quickest < Duration::from_millis(50), "{quickest:?}");
+    // Without the signal the usual round would end with the net under it, 250 ms after it began.
+    delays.sort();
+    assert!(delays[5] < Duration::from_millis(125), "{delays:?}");
 }
 
 #[tokio::test]

@@ -27,7 +27,7 @@ const TRIM_EVERY: Duration = Duration::from_secs(10);
 const RECORDS_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 /// Records removed in one transaction; each holds the file's write lock for some milliseconds.
-const TRIM_CHUNK_RECORDS: usize = 500;
+const TRIM_CHUNK_RECORDS: usize = 100;
 
 /// What the engine gets between two such transactions.
 const TRIM_PAUSE: Duration = Duration::from_millis(2);
@@ -153,4 +153,55 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DynamoDbError> + Send + 'static,
 ) -> Result<T, DynamoDbError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| DynamoDbError::Stopped)?
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed step of a test is a failed test")]
+
+    use serde_json::json;
+
+    use super::super::table;
+    use super::*;
+
+    /// A table with some records on its stream, and the connection that looks after them.
+    fn records(count: usize) -> (tempfile::TempDir, StreamRecords) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("dynamodb.sqlite");
+        let database = Database::new(file.to_str().unwrap()).unwrap();
+        table::ensure(&database, "tested").unwrap();
+        for number in 0..count {
+            let item = json!({"PK": {"S": format!("JOB#{number}")}, "SK": {"S": "JOB"}});
+            let put = table::request(json!({"TableName": "tested", "Item": item})).unwrap();
+            database.put_item(put).unwrap();
+        }
+        let records = StreamRecords::open(&file, "tested").unwrap();
+        (folder, records)
+    }
+
+    #[test]
+    fn the_engine_finds_its_last_record_by_our_index() {
+        let (_folder, records) = records(3);
+        // The question that the engine asks at every write.
+        let plan: String = records
+            .connection
+            .query_row(
+                "EXPLAIN QUERY PLAN SELECT COALESCE(MAX(CAST(sequence_number AS INTEGER)), 0) + 1 \
+                 FROM _stream_records WHERE table_name = 'tested'",
+                [],
+                |row| row.get("detail"),
+            )
+            .unwrap();
+        assert!(plan.contains("longhaul_stream_order"), "{plan}");
+    }
+
+    #[test]
+    fn records_that_nobody_reads_go_after_a_day() {
+        let (_folder, records) = records(TRIM_CHUNK_RECORDS + 10);
+        let now = SystemTime::now();
+        assert_eq!(records.trim(0, now).unwrap(), 0);
+        let tomorrow = now + RECORDS_KEPT + Duration::from_secs(60);
+        assert_eq!(records.trim(0, tomorrow).unwrap(), TRIM_CHUNK_RECORDS + 9, "all but the last");
+        assert_eq!(records.trim(0, tomorrow).unwrap(), 0);
+    }
 }
