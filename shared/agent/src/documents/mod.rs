@@ -2,14 +2,14 @@
 //!
 //! A report is worth something only when each citation leads to words that really stand in a file. So the same
 //! rooms serve both ways: [`Corpus`] turns files into [`Document`]s (and says which files it could not read, and
-//! why), [`Index`] finds the passages that answer a question, [`chunks`] cuts a long document into pieces that fit
+//! why), [`Index`] finds the passages that answer a question, [`chunks()`] cuts a long document into pieces that fit
 //! a model's window, and [`quote`] checks afterwards that the words a model put in quotation marks are in the
 //! document, and on which page.
 //!
 //! Files come from anywhere, so reading one never panics, never hangs and never takes unbounded memory in the
 //! caller: see [`limits`].
 
-pub mod chunks;
+mod chunks;
 mod corpus;
 mod encoding;
 mod furniture;
