@@ -19,6 +19,7 @@ use longhaul::engine::{Batch, Entry, Job, JobId, JobState, Journal, Seq, Timesta
 use longhaul::outside::fresh_nonce;
 use longhaul::store::{Append, JobRef, Store, Write};
 use longhaul_api::{Service, router};
+use longhaul_aws::dynamo::table_definition;
 use longhaul_aws::{AwsStore, Config};
 use longhaul_engine::job::{JobWrite, Progress};
 use longhaul_wire::token::TokenSettings;
@@ -58,9 +59,11 @@ impl Answer {
     }
 }
 
-/// Queue and bucket: what they hold.
+/// What the services were asked, and what queue and bucket hold.
 #[derive(Default)]
 pub(crate) struct Shelves {
+    /// Calls by operation.
+    pub(crate) calls: BTreeMap<String, u64>,
     pub(crate) messages: Vec<String>,
     pub(crate) objects: BTreeMap<String, Bytes>,
 }
@@ -86,29 +89,29 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let dynamodb = format!("http://{}", listener.local_addr().unwrap());
         let database = dynoxide::Database::memory().unwrap();
+        let table = serde_json::from_value(table_definition("longhaul")).unwrap();
+        database.create_table(table).unwrap();
         tokio::spawn(dynoxide::server::serve_with_shutdown(listener, database, async {
             let _ = stopped.await;
         }));
         let shelves = Arc::new(Mutex::new(Shelves::default()));
-        let other = shelf_server(Arc::clone(&shelves)).await;
+        let front = front_server(Arc::clone(&shelves), dynamodb).await;
         let config = Config::from_lookup(|name| {
             let value = match name {
                 "LONGHAUL_TABLE" => "longhaul".to_owned(),
-                "LONGHAUL_QUEUE_URL" => format!("{other}/1/longhaul-jobs"),
-                "LONGHAUL_DEAD_LETTER_QUEUE_URL" => format!("{other}/1/longhaul-dead-letters"),
+                "LONGHAUL_QUEUE_URL" => format!("{front}/1/longhaul-jobs"),
+                "LONGHAUL_DEAD_LETTER_QUEUE_URL" => format!("{front}/1/longhaul-dead-letters"),
                 "LONGHAUL_BUCKET" => "payloads".to_owned(),
                 "AWS_REGION" => "eu-west-1".to_owned(),
                 "AWS_ACCESS_KEY_ID" => "test".to_owned(),
                 "AWS_SECRET_ACCESS_KEY" => "test".to_owned(),
-                "AWS_ENDPOINT_URL_DYNAMODB" => dynamodb.clone(),
-                "AWS_ENDPOINT_URL_SQS" | "AWS_ENDPOINT_URL_S3" => other.clone(),
+                "AWS_ENDPOINT_URL" => front.clone(),
                 _ => return None,
             };
             Some(value)
         })
         .unwrap();
         let store = AwsStore::connect(config).await;
-        store.create_table().await.unwrap();
         let tokens = TokenCheck::new(TokenSettings {
             jwks_url: issuer.url(),
             issuer: ISSUER.into(),
@@ -142,9 +145,14 @@ impl World {
         self.shelves.lock().unwrap().messages.len()
     }
 
-    /// Calls of the store by operation since it was made.
+    /// Calls of an operation that have reached the services.
     pub(crate) fn count(&self, operation: &str) -> u64 {
-        self.store.counts().get(operation).copied().unwrap_or_default()
+        self.shelves.lock().unwrap().calls.get(operation).copied().unwrap_or_default()
+    }
+
+    /// All calls that have reached the services.
+    pub(crate) fn calls(&self) -> u64 {
+        self.shelves.lock().unwrap().calls.values().sum()
     }
 
     /// Does what a worker does: appends entries and brings the item in line with them.
@@ -222,36 +230,50 @@ pub(crate) async fn read(response: axum::response::Response) -> Answer {
     answer
 }
 
-/// SQS and S3, as far as the api needs them.
-async fn shelf_server(shelves: Arc<Mutex<Shelves>>) -> String {
+/// One server for all of AWS: it counts calls by operation, hands DynamoDB's on to dynoxide, and is SQS and S3 itself as
+/// far as the api needs them.
+async fn front_server(shelves: Arc<Mutex<Shelves>>, dynamodb: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let routes = Router::new().fallback(move |method: Method, uri: http::Uri, body: Bytes| {
-        let shelves = Arc::clone(&shelves);
+    let client = reqwest::Client::new();
+    let routes = Router::new().fallback(move |method: Method, uri: http::Uri, headers: HeaderMap, body: Bytes| {
+        let (shelves, client, dynamodb) = (Arc::clone(&shelves), client.clone(), dynamodb.clone());
         async move {
-            let mut shelves = shelves.lock().unwrap();
-            let path = uri.path().to_owned();
-            match method {
-                Method::POST => {
-                    let request: Value = serde_json::from_slice(&body).unwrap();
-                    shelves.messages.push(request["MessageBody"].as_str().unwrap().to_owned());
-                    let answer = json!({ "MessageId": shelves.messages.len().to_string(), "MD5OfMessageBody": "" });
-                    (StatusCode::OK, Bytes::from(answer.to_string()))
+            let target = headers.get("x-amz-target").map_or("", |value| value.to_str().unwrap()).to_owned();
+            if let Some((service, operation)) = target.split_once('.') {
+                *shelves.lock().unwrap().calls.entry(operation.to_owned()).or_default() += 1;
+                if service.starts_with("DynamoDB") {
+                    let call = client.post(dynamodb).headers(headers).body(body).send().await.unwrap();
+                    return (call.status(), call.bytes().await.unwrap());
                 }
-                Method::PUT => {
-                    shelves.objects.insert(path, body);
-                    (StatusCode::OK, Bytes::new())
-                }
-                Method::GET => match shelves.objects.get(&path) {
-                    Some(object) => (StatusCode::OK, object.clone()),
-                    None => (StatusCode::NOT_FOUND, Bytes::new()),
-                },
-                _ => (StatusCode::NOT_IMPLEMENTED, Bytes::new()),
             }
+            shelves.lock().unwrap().answer(&method, uri.path(), body)
         }
     });
     // S3 objects may be larger than what axum takes by default.
     let routes = routes.layer(axum::extract::DefaultBodyLimit::disable());
     tokio::spawn(async move { axum::serve(listener, routes).await });
     address
+}
+
+impl Shelves {
+    fn answer(&mut self, method: &Method, path: &str, body: Bytes) -> (StatusCode, Bytes) {
+        match *method {
+            Method::POST => {
+                let request: Value = serde_json::from_slice(&body).unwrap();
+                self.messages.push(request["MessageBody"].as_str().unwrap().to_owned());
+                let answer = json!({ "MessageId": self.messages.len().to_string(), "MD5OfMessageBody": "" });
+                (StatusCode::OK, Bytes::from(answer.to_string()))
+            }
+            Method::PUT => {
+                self.objects.insert(path.to_owned(), body);
+                (StatusCode::OK, Bytes::new())
+            }
+            Method::GET => match self.objects.get(path) {
+                Some(object) => (StatusCode::OK, object.clone()),
+                None => (StatusCode::NOT_FOUND, Bytes::new()),
+            },
+            _ => (StatusCode::NOT_IMPLEMENTED, Bytes::new()),
+        }
+    }
 }
