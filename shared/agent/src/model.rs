@@ -19,11 +19,8 @@ use crate::settings::Settings;
 pub const STAND_IN: &str = "rehearsal";
 
 /// Characters of a prompt for each token that is held back from a budget: English has about four, and a reservation
-/// should rather be too large.
-const RESERVED_CHARS_PER_TOKEN: u64 = 3;
-
-/// Tokens held back for an answer: a report of three pages with room to spare.
-const RESERVED_ANSWER_TOKENS: u64 = 6_000;
+/// should rather be a little too large.
+const RESERVED_CHARS_PER_TOKEN: usize = 3;
 
 /// The most of a cut answer that a dead letter shows.
 const PARTIAL_MAX_CHARS: usize = 600;
@@ -38,6 +35,17 @@ pub(crate) struct Form {
     pub(crate) name: &'static str,
     /// The JSON Schema as text.
     pub(crate) schema: &'static str,
+    /// Tokens that such an answer has at most, as a rule: held back from the budget while it is waited for. What is held
+    /// back too freely keeps jobs from starting steps that their budget would have allowed.
+    pub(crate) answer_tokens: u64,
+}
+
+impl Form {
+    /// Tokens to hold back for a prompt of so many characters and an answer of this form.
+    pub(crate) fn reserved_tokens(&self, prompt_chars: usize) -> u64 {
+        let prompt = u64::try_from(prompt_chars / RESERVED_CHARS_PER_TOKEN).unwrap_or(u64::MAX);
+        prompt.saturating_add(self.answer_tokens)
+    }
 }
 
 /// What a model is asked.
@@ -49,6 +57,13 @@ pub(crate) struct Question {
     pub(crate) system: &'static str,
     /// The question itself.
     pub(crate) user: String,
+}
+
+impl Question {
+    /// Tokens to hold back while it is answered.
+    pub(crate) fn reserved_tokens(&self) -> u64 {
+        self.form.reserved_tokens(self.system.len().saturating_add(self.user.len()))
+    }
 }
 
 /// A recorded answer.
@@ -110,7 +125,7 @@ impl ModelSteps {
         ctx.effect(step, async |key| self.answer::<T>(&key.to_string(), question).await)
             .retry(self.retry)
             .time_limit(self.step_time_limit())
-            .metered(reserved_tokens(question.user.len()), Answer::cost)
+            .metered(question.reserved_tokens(), Answer::cost)
             .await
     }
 
@@ -184,12 +199,6 @@ impl ModelSteps {
         let reply = Box::pin(self.server.complete_with(request, &mut |_| {})).await;
         reply.map_err(|error| failed(&self.model, &error))
     }
-}
-
-/// Tokens to hold back for a question of so many bytes.
-pub(crate) fn reserved_tokens(prompt_bytes: usize) -> u64 {
-    let prompt = u64::try_from(prompt_bytes).unwrap_or(u64::MAX);
-    (prompt / RESERVED_CHARS_PER_TOKEN).saturating_add(RESERVED_ANSWER_TOKENS)
 }
 
 fn usage(reply: &ModelReply) -> Usage {

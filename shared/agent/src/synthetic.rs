@@ -8,13 +8,15 @@ use longhaul::{Ctx, ErrorClass, Failure, StepError, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::Tools;
-use crate::model::reserved_tokens;
 
 /// Steps of one job, as in the agent's card.
 const STEPS_MAX: u32 = 1_000;
 
 /// Bytes of a step's result, as in the agent's card: beyond inlining, compression and claim check of a journal entry.
 const BYTES_MAX: u32 = 1024 * 1024;
+
+/// Tokens held back for a step: a short question and a short answer.
+const RESERVED_TOKENS: u64 = 200;
 
 const SYSTEM: &str = "You take part in a rehearsal. Answer in one short sentence.";
 
@@ -84,7 +86,7 @@ pub(crate) async fn agent_10(ctx: &mut Ctx, tools: &Tools, input: Input) -> long
             })
             .retry(tools.model.retry())
             .time_limit(tools.model.step_time_limit())
-            .metered(reserved_tokens(SYSTEM.len()), |recorded| recorded.usage)
+            .metered(RESERVED_TOKENS, |recorded| recorded.usage)
             .await?;
         written = written.saturating_add(u64::try_from(recorded.text.len()).unwrap_or(u64::MAX));
     }

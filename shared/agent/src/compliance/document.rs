@@ -25,7 +25,7 @@ pub(super) struct Outline {
     pub(super) title: String,
     pub(super) pages: u32,
     /// Characters of its text: by these and the pages it is recognised.
-    chars: u64,
+    pub(super) chars: u64,
     /// Pages that could not be read.
     pub(super) unread_pages: Vec<u32>,
 }

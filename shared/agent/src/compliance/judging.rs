@@ -14,13 +14,17 @@ use crate::documents::limits::FILE_TIME_MAX_SECONDS;
 use crate::documents::quote::{Wording, locate};
 use crate::documents::{Document, Page};
 use crate::excerpt::excerpt;
-use crate::model::{Answer, Form, Question, reserved_tokens};
+use crate::model::{Answer, Form, Question};
 use crate::prompt::{Slot, fill, section};
 
-const FINDING: Form = Form { name: "compliance_finding", schema: include_str!("schemas/compliance_finding.json") };
+const FINDING: Form =
+    Form { name: "compliance_finding", schema: include_str!("schemas/compliance_finding.json"), answer_tokens: 1_500 };
 
 /// What the model is given of the document for one rule, in characters: some eight pages.
 const PAGES_CHARS_MAX: usize = 24_000;
+
+/// The instructions around rule and pages, in characters.
+const PROMPT_CHARS: usize = 1_500;
 
 /// A longer quote is a page rather than a quote.
 const QUOTE_CHARS_MAX: usize = 1_500;
@@ -75,8 +79,14 @@ pub(super) async fn judge(ctx: &mut Ctx, tools: &Tools, outline: &Outline, rule:
     })
     .retry(tools.model.retry())
     .time_limit(tools.model.step_time_limit().saturating_add(Duration::from_secs(FILE_TIME_MAX_SECONDS)))
-    .metered(reserved_tokens(PAGES_CHARS_MAX), Judged::cost)
+    .metered(reserved_tokens(outline, rule), Judged::cost)
     .await
+}
+
+/// Tokens to hold back for a rule: its pages, its own words, and the instructions.
+fn reserved_tokens(outline: &Outline, rule: &Rule) -> u64 {
+    let pages = usize::try_from(outline.chars).unwrap_or(usize::MAX).min(PAGES_CHARS_MAX);
+    FINDING.reserved_tokens(PROMPT_CHARS.saturating_add(pages).saturating_add(rule.requirement.len()))
 }
 
 fn queries(rule: &Rule) -> Vec<String> {

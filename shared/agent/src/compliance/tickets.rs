@@ -20,7 +20,7 @@ use crate::Tools;
 use crate::model::{Form, Question};
 use crate::prompt::{Slot, fill};
 
-const TICKET: Form = Form { name: "ticket", schema: include_str!("schemas/ticket.json") };
+const TICKET: Form = Form { name: "ticket", schema: include_str!("schemas/ticket.json"), answer_tokens: 1_500 };
 
 /// Time for opening one ticket.
 const TIME_LIMIT: Duration = Duration::from_secs(30);

@@ -18,6 +18,7 @@ use super::*;
 const COLOUR: Form = Form {
     name: "colour",
     schema: r#"{"type": "object", "properties": {"colour": {"type": "string"}}, "required": ["colour"], "additionalProperties": false}"#,
+    answer_tokens: 20,
 };
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -49,6 +49,8 @@ pub(super) struct Candidate {
     pub(super) file: String,
     /// What a reader would call it.
     pub(super) title: String,
+    /// Characters of its text.
+    pub(super) chars: usize,
     /// Whether page numbers mean anything.
     pub(super) paged: bool,
     /// The page of the passage that spoke for it.
@@ -91,6 +93,7 @@ fn search(folder: &Path, queries: &[String], sources_max: usize) -> Result<Found
         Some(Candidate {
             file: document.id.as_str().to_owned(),
             title: short_title(&document.title),
+            chars: document.chars(),
             paged: document.pages.len() > 1,
             page: hit.page,
             passage: hit.passage.text.chars().take(PASSAGE_SHOWN_CHARS).collect(),

@@ -27,7 +27,8 @@ const TOPIC_CHARS: std::ops::RangeInclusive<usize> = 3..=500;
 
 const SYSTEM: &str = include_str!("prompts/system.txt");
 
-const PLAN: Form = Form { name: "research_plan", schema: include_str!("schemas/research_plan.json") };
+const PLAN: Form =
+    Form { name: "research_plan", schema: include_str!("schemas/research_plan.json"), answer_tokens: 1_000 };
 
 /// What `research` is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,15 +14,19 @@ use crate::documents::limits::FILE_TIME_MAX_SECONDS;
 use crate::documents::quote::Wording;
 use crate::documents::{Page, SkipReason, read_file};
 use crate::excerpt::excerpt;
-use crate::model::{Answer, Form, Question, reserved_tokens};
+use crate::model::{Answer, Form, Question};
 use crate::paths::Paths;
 use crate::prompt::{Slot, fill};
 
-const NOTES: Form = Form { name: "reading_notes", schema: include_str!("schemas/reading_notes.json") };
+const NOTES: Form =
+    Form { name: "reading_notes", schema: include_str!("schemas/reading_notes.json"), answer_tokens: 1_500 };
 
 /// What a model is given of one source, in characters: about 6,000 tokens, so that ten sources cost what one long
 /// prompt does and fit any model's window.
 const SOURCE_CHARS_MAX: usize = 24_000;
+
+/// What stands around the source in its prompt, in characters: instructions and topic.
+const PROMPT_CHARS: usize = 2_000;
 
 /// What is kept of a summary, in characters. Five sentences have under a thousand.
 const SUMMARY_CHARS_MAX: usize = 2_000;
@@ -127,7 +131,7 @@ pub(super) async fn read(
         })
         .retry(tools.model.retry())
         .time_limit(tools.model.step_time_limit().saturating_add(Duration::from_secs(FILE_TIME_MAX_SECONDS)))
-        .metered(reserved_tokens(SOURCE_CHARS_MAX), Reading::cost);
+        .metered(NOTES.reserved_tokens(PROMPT_CHARS.saturating_add(source.chars.min(SOURCE_CHARS_MAX))), Reading::cost);
     match step.await {
         // The report can do without one source; it says which, and why.
         Err(longhaul::Error::Step(failure)) if concerns_one_source(failure.class) => {

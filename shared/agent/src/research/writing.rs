@@ -16,10 +16,10 @@ use crate::documents::limits::FILE_TIME_MAX_SECONDS;
 use crate::documents::quote::Wording;
 use crate::documents::{Document, DocumentId, Media, Page};
 use crate::markdown::{code, inert, line, pages};
-use crate::model::{Answer, Form, Question, STAND_IN, reserved_tokens};
+use crate::model::{Answer, Form, Question, STAND_IN};
 use crate::prompt::{Slot, fill, section};
 
-const REPORT: Form = Form { name: "report", schema: include_str!("schemas/report.json") };
+const REPORT: Form = Form { name: "report", schema: include_str!("schemas/report.json"), answer_tokens: 5_000 };
 
 /// Time for the check: it may read each cited file once more.
 const CHECK_TIME_LIMIT: Duration = Duration::from_secs(4 * FILE_TIME_MAX_SECONDS);
@@ -73,7 +73,7 @@ pub(super) async fn write(
     })
     .retry(tools.model.retry())
     .time_limit(tools.model.step_time_limit())
-    .metered(reserved_tokens(question.user.len()), Answer::cost)
+    .metered(question.reserved_tokens(), Answer::cost)
     .await
 }
 
@@ -302,6 +302,7 @@ mod tests {
         let source = Candidate {
             file: file.to_owned(),
             title: format!("About [{file}]"),
+            chars: 100,
             paged: file.ends_with(".pdf"),
             page: 1,
             passage: String::new(),
