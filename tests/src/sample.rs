@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use longhaul::outside::fresh_nonce;
+use longhaul::store::JobRef;
 use longhaul_engine::claim::{Claim, ClaimDecision, Claimer, Holder, News, decide};
 use longhaul_engine::entry::{StepId, StepKind};
 use longhaul_engine::ids::{Nonce, SessionId, SignalName, TenantId};
@@ -10,8 +12,6 @@ use longhaul_engine::job::{JobWrite, Order, Progress, Usage};
 use longhaul_engine::{
     AgentRef, Batch, Entry, ErrorClass, Failure, Job, JobId, JobState, Seq, SignalKey, StepKey, Timestamp,
 };
-use longhaul::outside::fresh_nonce;
-use longhaul::store::JobRef;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -77,12 +77,7 @@ pub fn reference(job: &Job) -> JobRef {
 #[must_use]
 pub fn outcome(position: u64, output: Value) -> Entry {
     Entry::StepCompleted {
-        id: StepId {
-            key: StepKey::at("", position),
-            name: "think".to_owned(),
-            kind: StepKind::Step,
-            branch: None,
-        },
+        id: StepId { key: StepKey::at("", position), name: "think".to_owned(), kind: StepKind::Step, branch: None },
         attempt: 1,
         started_at: NOW,
         output,

@@ -18,10 +18,10 @@ use longhaul_aws::{AwsStore, Config};
 use longhaul_engine::job::Status;
 use longhaul_engine::{Job, JobId, JobState, Seq, Timestamp, limits};
 use longhaul_local::stores::dynamodb::StreamReader;
+use longhaul_tests::sample;
 use longhaul_tests::sample::{
     NOW, claim, failure, job, job_of, later, noise, outcome, outcomes, reference, session, signal, tenant, write,
 };
-use longhaul_tests::sample;
 use longhaul_tests::stage::{AwsStage, Stage};
 use serde_json::{Value, json};
 
@@ -125,13 +125,15 @@ async fn a_tenants_jobs_are_listed_newest_first_in_pages() {
     let store = stage.store();
     let mut jobs = Vec::new();
     for seconds in 0..7 {
-        jobs.push(submitted(&store, "acme", seconds, |job| {
-            if seconds % 2 == 0 {
-                job.order.agent.name = "compliance".parse().unwrap();
-                job.order.labels = BTreeMap::from([("team".to_owned(), "red".to_owned())]);
-            }
-        })
-        .await);
+        jobs.push(
+            submitted(&store, "acme", seconds, |job| {
+                if seconds % 2 == 0 {
+                    job.order.agent.name = "compliance".parse().unwrap();
+                    job.order.labels = BTreeMap::from([("team".to_owned(), "red".to_owned())]);
+                }
+            })
+            .await,
+        );
     }
     let foreign = submitted(&store, "other", 3, |_| {}).await;
     let ended = write(&jobs[6], JobState::Completed, None);
@@ -360,7 +362,8 @@ async fn an_expired_job_is_forgotten_with_all_that_was_its() {
     // It ended two lifetimes ago.
     let mut ended = write(&read, JobState::Completed, None);
     let ago = Duration::from_secs(2 * limits::JOB_KEPT_SECONDS);
-    ended.progress.updated_at = Timestamp::from_millis(u64::try_from(NOW.as_millis()).unwrap() - ago.as_millis() as u64);
+    ended.progress.updated_at =
+        Timestamp::from_millis(u64::try_from(NOW.as_millis()).unwrap() - ago.as_millis() as u64);
     store.write_job(&job, &ended).await.unwrap();
     stage.stores.dynamodb.sweep_expired().await.unwrap();
     assert_eq!(store.job(&job).await.unwrap(), None);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use aws_sdk_dynamodb::config::ConfigBag;
+use aws_sdk_dynamodb::config::{ConfigBag, RuntimeComponents};
 use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::interceptors::context::BeforeSerializationInterceptorContextRef;
 use aws_smithy_runtime_api::client::interceptors::{Intercept, dyn_dispatch_hint};
@@ -45,9 +45,11 @@ impl Intercept for CallCounts {
         "CallCounts"
     }
 
-    fn read_before_execution(
+    // Not at `read_before_execution`: of a client's interceptors that is called before the operation is known.
+    fn read_before_serialization(
         &self,
         _: &BeforeSerializationInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
         config: &mut ConfigBag,
     ) -> Result<(), BoxError> {
         if let Some(metadata) = config.load::<Metadata>() {

@@ -53,7 +53,7 @@ async fn each_answer_has_its_meaning() {
         let endpoint = format!("http://{}/live", listener.local_addr().unwrap());
         let push = Push::new(&clients, &endpoint);
         let (pushed, request) = tokio::join!(push.post("L0SM9cOFvHcCIhw=", "hello"), gateway(listener, status, kind));
-        assert!(request.starts_with("POST /live/%40connections/L0SM9cOFvHcCIhw%3D"), "{request}");
+        assert!(request.starts_with("POST /live/@connections/L0SM9cOFvHcCIhw%3D"), "{request}");
         match (pushed, expected) {
             (Ok(pushed), Some(expected)) => assert_eq!(pushed, expected, "{status}"),
             (Err(error), None) => assert_eq!(error.connection, "L0SM9cOFvHcCIhw=", "{status}"),
