@@ -63,8 +63,7 @@ async fn up(place: &Place, port: u16, websocket_port: u16) -> Result<ExitCode, C
     let options = place.options()?;
     let model = said_of_model(options.model.as_ref());
     let data = options.data.clone();
-    let stack =
-        Stack::start(crate::stack::StackOptions { api_port: port, websocket_port, ..options }).await?;
+    let stack = Stack::start(crate::stack::StackOptions { api_port: port, websocket_port, ..options }).await?;
     let addresses = stack.addresses();
     let token = stack.issuer().mint(&place.tenant, "developer", Duration::from_secs(12 * 3_600))?;
     println!("API         {}", addresses.api);
@@ -109,12 +108,14 @@ fn research_input(topic: &str, corpus: Option<PathBuf>, sources: Option<u8>) -> 
 /// An argument that is JSON, or names a file of JSON.
 fn json_argument(argument: &'static str, given: &str) -> Result<Value, CliError> {
     let text = match given.strip_prefix('@') {
-        Some(path) => std::fs::read_to_string(path)
-            .map_err(|source| CliError::File { argument, path: Path::new(path).to_owned(), source })?,
+        Some(path) => std::fs::read_to_string(path).map_err(|source| CliError::File {
+            argument,
+            path: Path::new(path).to_owned(),
+            source,
+        })?,
         None => given.to_owned(),
     };
-    serde_json::from_str(&text)
-        .map_err(|error| CliError::Argument { argument, what: format!("is no JSON: {error}") })
+    serde_json::from_str(&text).map_err(|error| CliError::Argument { argument, what: format!("is no JSON: {error}") })
 }
 
 async fn submit_and_watch(
@@ -132,7 +133,10 @@ async fn submit_and_watch(
         Ok(job) if detach => detached(&connected, &job, output),
         Ok(job) => {
             if connected.is_own() {
-                eprintln!("model: {}", said_of_model(ModelChoice::from_lookup(|name| std::env::var(name).ok()).as_ref()));
+                eprintln!(
+                    "model: {}",
+                    said_of_model(ModelChoice::from_lookup(|name| std::env::var(name).ok()).as_ref())
+                );
             }
             eprintln!("job {} ({}), accepted by {}", job.id, job.agent, connected.addresses.api);
             watch(&connected, &job.id.to_string(), 0, output).await

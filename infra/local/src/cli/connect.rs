@@ -45,7 +45,8 @@ impl Place {
         if let Some(data) = &self.data {
             return std::path::absolute(data).map_err(CliError::Output);
         }
-        let directories = directories::ProjectDirs::from("dev", "longhaul", "longhaul").ok_or(CliError::NoDataFolder)?;
+        let directories =
+            directories::ProjectDirs::from("dev", "longhaul", "longhaul").ok_or(CliError::NoDataFolder)?;
         Ok(directories.data_dir().to_owned())
     }
 

@@ -19,7 +19,7 @@ pub enum CliError {
     NoDataFolder,
     /// The stack.
     #[error("the embedded stack does not start")]
-    Stack(#[from] StackError),
+    Stack(#[source] Box<StackError>),
     /// A token.
     #[error("no token can be made")]
     Token(#[from] IssuerError),
@@ -97,6 +97,12 @@ pub enum CliError {
     /// Our own data as JSON.
     #[error("the output cannot be written as JSON")]
     Json(#[from] serde_json::Error),
+}
+
+impl From<StackError> for CliError {
+    fn from(error: StackError) -> Self {
+        Self::Stack(Box::new(error))
+    }
 }
 
 impl CliError {

@@ -39,14 +39,7 @@ pub(super) struct Follow {
 
 impl Follow {
     pub(super) fn new(url: &str, token: &str, job: JobId, after: u64) -> Self {
-        Self {
-            url: url.to_owned(),
-            token: token.to_owned(),
-            job,
-            last: after,
-            early: BTreeMap::new(),
-            socket: None,
-        }
+        Self { url: url.to_owned(), token: token.to_owned(), job, last: after, early: BTreeMap::new(), socket: None }
     }
 
     /// The next event.

@@ -228,16 +228,16 @@ pub fn run() -> ExitCode {
     let done = match arguments.command {
         // A function is this process and nothing else: no second thread, nothing that delays its first poll.
         Command::Function { name } => functions::run(&name),
-        command => tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .map_err(CliError::Runtime)
-            .and_then(|runtime| {
-                let done = runtime.block_on(commands::run(arguments.place, command));
-                // A thread that is still blocked in a file must not keep the person waiting.
-                runtime.shutdown_timeout(Duration::from_secs(2));
-                done
-            }),
+        command => {
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliError::Runtime).and_then(
+                |runtime| {
+                    let done = runtime.block_on(commands::run(arguments.place, command));
+                    // A thread that is still blocked in a file must not keep the person waiting.
+                    runtime.shutdown_timeout(Duration::from_secs(2));
+                    done
+                },
+            )
+        }
     };
     match done {
         Ok(code) => code,

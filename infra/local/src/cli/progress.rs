@@ -106,11 +106,19 @@ fn line(event: &Event) -> String {
         EventType::AgentStepStarted => format!("  … {name} begins, at most once"),
         EventType::AgentStepCompleted => format!("✓ {:>9}  {name}{}{}", duration(event), attempt(event), tokens(event)),
         EventType::AgentAttemptFailed => {
-            format!("! {:>9}  {name}{}: {}; again at {}", duration(event), attempt(event), failure(), text(event, "retry_at"))
+            format!(
+                "! {:>9}  {name}{}: {}; again at {}",
+                duration(event),
+                attempt(event),
+                failure(),
+                text(event, "retry_at")
+            )
         }
         EventType::AgentStepFailed => format!("✗ {:>9}  {name}{}: {}", duration(event), attempt(event), failure()),
         EventType::AgentWaiting => match event.data.get("on").and_then(|on| on.get("signal")).and_then(Value::as_str) {
-            Some(signal) => format!("… waits for the signal \"{signal}\" (longhaul jobs signal ID {signal} --payload …)"),
+            Some(signal) => {
+                format!("… waits for the signal \"{signal}\" (longhaul jobs signal ID {signal} --payload …)")
+            }
             None => format!("… {name} waits"),
         },
         EventType::AgentWaitEnded => format!("✓ {name}: the wait has ended"),

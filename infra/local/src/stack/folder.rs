@@ -41,12 +41,12 @@ pub enum FolderError {
         source: io::Error,
     },
     /// Another stack works in it.
-    #[error("a stack is running on the data folder {path} already{}", at(.addresses.as_ref()))]
+    #[error("a stack is running on the data folder {path} already{}", at(.addresses.as_deref()))]
     Taken {
         /// The folder.
         path: PathBuf,
         /// Where that stack listens, if it has said so yet.
-        addresses: Option<Addresses>,
+        addresses: Option<Box<Addresses>>,
     },
 }
 
@@ -70,12 +70,8 @@ impl Folder {
     pub fn take(path: &Path) -> Result<Self, FolderError> {
         let failed = |source| FolderError::Io { path: path.to_owned(), source };
         std::fs::create_dir_all(path).map_err(failed)?;
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path.join(LOCK_FILE))
-            .map_err(failed)?;
+        let lock =
+            File::options().create(true).truncate(false).write(true).open(path.join(LOCK_FILE)).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {
                 let folder = Self { path: path.to_owned(), _lock: lock };
@@ -83,7 +79,7 @@ impl Folder {
                 Ok(folder)
             }
             Err(TryLockError::WouldBlock) => {
-                Err(FolderError::Taken { path: path.to_owned(), addresses: read_addresses(path) })
+                Err(FolderError::Taken { path: path.to_owned(), addresses: read_addresses(path).map(Box::new) })
             }
             Err(TryLockError::Error(source)) => Err(failed(source)),
         }

@@ -269,7 +269,11 @@ impl Ports {
 }
 
 fn reserve(port: u16) -> Result<TcpListener, StackError> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|source| StackError::Gateway { what: "gateway", port, source })
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|source| StackError::Gateway {
+        what: "gateway",
+        port,
+        source,
+    })
 }
 
 /// What the functions are told, as the template tells them on AWS.
@@ -352,7 +356,8 @@ fn start_mappings(options: &StackOptions, stores: &Stores, four: &Four) -> Resul
         report_batch_item_failures: true,
         redelivery: if options.lifelike { Redelivery::Lifelike } else { Redelivery::Prompt },
     };
-    let stream = StreamMapping::new(stores.dynamodb.stream_reader("websocket")?, four.websocket.clone(), STREAM_BATCH_SIZE);
+    let stream =
+        StreamMapping::new(stores.dynamodb.stream_reader("websocket")?, four.websocket.clone(), STREAM_BATCH_SIZE);
     let sweep = ScheduleMapping {
         name: "sweep".to_owned(),
         every,

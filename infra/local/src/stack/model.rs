@@ -27,7 +27,11 @@ impl ModelChoice {
         let set = |name: &str| lookup(name).filter(|value| !value.is_empty());
         let named = set("LONGHAUL_MODEL");
         if let Some(url) = set("LONGHAUL_MODEL_URL") {
-            return Some(Self { url, model: named.unwrap_or_else(|| "default".to_owned()), key: set("LONGHAUL_MODEL_KEY") });
+            return Some(Self {
+                url,
+                model: named.unwrap_or_else(|| "default".to_owned()),
+                key: set("LONGHAUL_MODEL_KEY"),
+            });
         }
         PROVIDERS.into_iter().find_map(|(variable, url, model)| {
             let key = set(variable)?;
@@ -43,13 +47,18 @@ mod tests {
 
     #[test]
     fn an_address_goes_before_keys_and_nothing_means_the_stand_in() {
-        let rows: [(&[(&str, &str)], Option<(&str, &str)>); 5] = [
+        type Set = &'static [(&'static str, &'static str)];
+        let rows: [(Set, Option<(&str, &str)>); 5] = [
             (&[], None),
             (&[("OPENAI_API_KEY", "")], None),
             (&[("OPENAI_API_KEY", "k")], Some(("https://api.openai.com/v1", "gpt-5-mini"))),
             (&[("ANTHROPIC_API_KEY", "k"), ("LONGHAUL_MODEL", "m")], Some(("https://api.anthropic.com/v1", "m"))),
             (
-                &[("OPENAI_API_KEY", "k"), ("LONGHAUL_MODEL_URL", "http://127.0.0.1:11434/v1"), ("LONGHAUL_MODEL", "q")],
+                &[
+                    ("OPENAI_API_KEY", "k"),
+                    ("LONGHAUL_MODEL_URL", "http://127.0.0.1:11434/v1"),
+                    ("LONGHAUL_MODEL", "q"),
+                ],
                 Some(("http://127.0.0.1:11434/v1", "q")),
             ),
         ];
