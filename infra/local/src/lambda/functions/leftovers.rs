@@ -7,10 +7,16 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
+
+/// How often and how far apart the kernel is asked for the command line of a new process: a program counts as started
+/// a moment before its arguments are in place.
+const FINGERPRINT_TRIES: u32 = 100;
+const FINGERPRINT_PAUSE: Duration = Duration::from_millis(2);
 
 /// What tells one process from a later one with the same id.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
@@ -42,9 +48,14 @@ impl PidFile {
 
     /// Notes a process that was just started. A failure is logged: the function runs all the same.
     pub(super) async fn add(&self, pid: u32) {
-        if let Some(found) = fingerprint(pid).await {
-            self.change(|living| living.insert(pid, found)).await;
+        for _ in 0..FINGERPRINT_TRIES {
+            match fingerprint(pid).await {
+                Some(found) if found.command.is_empty() => tokio::time::sleep(FINGERPRINT_PAUSE).await,
+                Some(found) => return self.change(|living| living.insert(pid, found)).await,
+                None => return,
+            }
         }
+        tracing::warn!(pid, "a function process shows no command line and is not noted for a later start");
     }
 
     /// Forgets a process that has ended.
@@ -84,7 +95,12 @@ async fn fingerprint(pid: u32) -> Option<Fingerprint> {
     let stat = tokio::fs::read_to_string(format!("/proc/{pid}/stat")).await.ok()?;
     // The second field is the program's name in brackets and may hold anything; the start time is field 22.
     let (_, fields) = stat.rsplit_once(") ")?;
-    let started = fields.split(' ').nth(19)?.to_owned();
+    let mut fields = fields.split(' ');
+    if fields.next() == Some("Z") {
+        // Dead, and only not yet waited for.
+        return None;
+    }
+    let started = fields.nth(18)?.to_owned();
     let command = String::from_utf8_lossy(&command).replace('\0', " ").trim_end().to_owned();
     Some(Fingerprint { command, started })
 }
