@@ -1,7 +1,7 @@
 //! One invocation: a batch of messages, all of whose jobs are driven at the same time.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use longhaul::engine::{Timestamp, limits};
 use longhaul::store::{About, Continuation, JobRef, Store};
 use longhaul::{Clock, Registry};
 use longhaul_aws::sqs::{Incoming, IncomingError};
+use tracing::Instrument as _;
 
 use crate::chain::chain;
 use crate::redrive;
@@ -39,11 +40,29 @@ pub struct Worker<S> {
     registry: Registry,
 }
 
+/// What became of messages, by their place in the batch. Those where something failed are not in it.
+type Outcomes = BTreeMap<usize, Handled>;
+
 /// A message that is to be worked on.
 struct Work {
     /// Its place in the batch.
     place: usize,
     incoming: Incoming,
+}
+
+impl Work {
+    /// The job that it is about, if it is about one.
+    fn job(&self) -> Option<&JobRef> {
+        match &self.incoming.continuation.about {
+            About::Job(job) => Some(job),
+            About::Watchdog { .. } => None,
+        }
+    }
+
+    /// Whether it may come to a claim.
+    fn claims(&self) -> bool {
+        self.job().is_some() && self.incoming.redriven.is_none()
+    }
 }
 
 impl<S: Store> Worker<S> {
@@ -76,85 +95,92 @@ impl<S: Store> Worker<S> {
             .filter_map(|(place, message)| Some(Work { place, incoming: read(message)? }))
             .collect();
         let invocation = Invocation::begin(&self.store, &self.registry, session, clock, deadline);
-        let done = RefCell::new(BTreeSet::new());
+        let handled = RefCell::new(Outcomes::new());
         if !work.is_empty() {
             // The deadline is the context's and never assumed: Lambda kills the process there, and with it the answer
             // about jobs that went well.
-            let answer_at =
-                clock.sleep(clock.now().until(deadline).saturating_sub(Duration::from_millis(ANSWER_RESERVE_MS)));
+            let reserve = Duration::from_millis(ANSWER_RESERVE_MS);
             tokio::select! {
                 biased;
-                () = answer_at => {
-                    tracing::error!(messages = work.len(), done = done.borrow().len(), "the invocation ran out of time");
+                () = clock.sleep(clock.now().until(deadline).saturating_sub(reserve)) => {
+                    let finished = handled.borrow().len();
+                    tracing::error!(messages = work.len(), finished, "the invocation ran out of time");
                 }
-                () = self.work(&invocation, &clock, &work, &done) => {}
+                () = self.work(&invocation, &clock, &work, &handled) => {}
             }
             // Everything that was running is dropped by here; behind the answer the process is frozen.
-            let _gone_or_late = tokio::time::timeout(Duration::from_millis(END_MS), invocation.end()).await;
+            let mut claims = work.iter().filter(|work| work.claims()).peekable();
+            if claims.peek().is_some() && claims.all(|work| handled.borrow().contains_key(&work.place)) {
+                let _gone_or_late = tokio::time::timeout(Duration::from_millis(END_MS), invocation.end()).await;
+            }
+            // A session that may still hold a job falls silent instead: that is what its watchdog looks for.
         }
-        Ok(answer(&batch.records, &done.borrow()))
+        Ok(answer(&batch.records, &handled.borrow()))
     }
 
     /// Works on all messages together, with the session alive beside them.
-    async fn work(
-        &self,
-        invocation: &Invocation<'_, S>,
-        clock: &Clock,
-        work: &[Work],
-        done: &RefCell<BTreeSet<usize>>,
-    ) {
-        // Before any claim: the lease of a session that has no item counts as free.
-        if let Err(error) = invocation.announce().await {
+    async fn work(&self, invocation: &Invocation<'_, S>, clock: &Clock, work: &[Work], handled: &RefCell<Outcomes>) {
+        let jobs: Vec<JobRef> = work.iter().filter(|work| work.claims()).filter_map(Work::job).cloned().collect();
+        let claims = !jobs.is_empty();
+        // Before any claim: the lease of a session that has no item counts as free. Watchdogs and dead letters, which
+        // come often or in heaps, claim nothing and need no session.
+        if claims && let Err(error) = invocation.announce().await {
             tracing::error!(error = %chain(&error), "the session was not announced; the batch stays in the queue");
             return;
         }
-        let jobs: Vec<JobRef> = work.iter().filter_map(|work| job_of(&work.incoming)).cloned().collect();
-        let mut running: FuturesUnordered<_> =
-            work.iter().map(|work| self.work_on(invocation, clock, work).boxed_local()).collect();
+        let mut running: FuturesUnordered<_> = work
+            .iter()
+            .map(|work| {
+                self.work_on(invocation, clock, work).instrument(span(&work.incoming.continuation)).boxed_local()
+            })
+            .collect();
         let all = async {
             while let Some(finished) = running.next().await {
-                done.borrow_mut().extend(finished);
+                handled.borrow_mut().extend(finished);
             }
         };
         tokio::select! {
             biased;
             () = all => {}
-            never = invocation.keep_alive(jobs) => never,
+            never = invocation.keep_alive(jobs), if claims => never,
         }
     }
 
-    /// Works on one message; its place in the batch when it is done with.
-    async fn work_on(&self, invocation: &Invocation<'_, S>, clock: &Clock, work: &Work) -> Option<usize> {
+    /// Works on one message; what became of it, unless something failed.
+    async fn work_on(&self, invocation: &Invocation<'_, S>, clock: &Clock, work: &Work) -> Option<(usize, Handled)> {
         let Incoming { continuation, redriven } = &work.incoming;
-        let worked = match (redriven, &continuation.about) {
-            (Some(letter), About::Job(job)) => {
-                let replayed = redrive::replay(&self.store, job, letter, clock.now());
-                // A fault in one job's handling is no reason to stop the others.
-                let replayed = AssertUnwindSafe(replayed).catch_unwind().await;
-                replayed.map(|replayed| replayed.map(|()| Handled::Acknowledge).map_err(|error| chain(&error)))
-            }
-            (Some(_) | None, About::Job(_) | About::Watchdog { .. }) => {
-                let handled = AssertUnwindSafe(invocation.handle(continuation)).catch_unwind().await;
-                handled.map(|handled| handled.map_err(|error| chain(&error)))
+        let handled = async {
+            match (redriven, &continuation.about) {
+                (Some(letter), About::Job(job)) => redrive::replay(&self.store, job, letter, clock.now())
+                    .await
+                    .map(|()| Handled::Acknowledge)
+                    .map_err(|error| chain(&error)),
+                (Some(_) | None, About::Job(_) | About::Watchdog { .. }) => {
+                    invocation.handle(continuation).await.map_err(|error| chain(&error))
+                }
             }
         };
-        let error = match worked {
-            Ok(Ok(Handled::Acknowledge)) => return Some(work.place),
-            Ok(Ok(Handled::GiveBack)) => {
-                log_subject(
-                    continuation,
-                    |tenant, subject| tracing::info!(%tenant, %subject, "given back to the queue"),
-                );
-                return None;
+        // A fault of ours in one job's handling is no reason to stop the others.
+        match AssertUnwindSafe(handled).catch_unwind().await {
+            Ok(Ok(handled)) => {
+                if handled == Handled::GiveBack {
+                    tracing::info!("given back to the queue");
+                }
+                return Some((work.place, handled));
             }
-            Ok(Err(error)) => error,
+            Ok(Err(error)) => tracing::error!(error, "not driven on; the message stays in the queue"),
             // What it says was printed by the panic itself.
-            Err(_panic) => "the worker's own code panicked".to_owned(),
-        };
-        log_subject(continuation, |tenant, subject| {
-            tracing::error!(%tenant, %subject, %error, "not driven on; the message stays in the queue");
-        });
+            Err(_panic) => tracing::error!("the worker's own code panicked; the message stays in the queue"),
+        }
         None
+    }
+}
+
+/// What every log line about a message says of it.
+fn span(continuation: &Continuation) -> tracing::Span {
+    match &continuation.about {
+        About::Job(job) => tracing::info_span!("job", tenant = %job.tenant, job = %job.job),
+        About::Watchdog { session, jobs } => tracing::info_span!("watchdog", of = %session, jobs = jobs.len()),
     }
 }
 
@@ -191,30 +217,16 @@ fn fault(error: &serde_json::Error) -> &'static str {
     }
 }
 
-/// The job that a message is about, if it is about one.
-fn job_of(incoming: &Incoming) -> Option<&JobRef> {
-    match &incoming.continuation.about {
-        About::Job(job) => Some(job),
-        About::Watchdog { .. } => None,
-    }
-}
-
-/// Hands the owner and the subject of a continuation to a log line.
-fn log_subject(continuation: &Continuation, line: impl FnOnce(&str, &str)) {
-    match &continuation.about {
-        About::Job(job) => line(job.tenant.as_str(), &format!("job {}", job.job)),
-        About::Watchdog { session, jobs } => line("", &format!("{} jobs of session {session}", jobs.len())),
-    }
-}
-
-/// The answer to the queue: what is not done with stays there.
-fn answer(messages: &[SqsMessage], done: &BTreeSet<usize>) -> SqsBatchResponse {
+/// The answer to the queue: what is not acknowledged stays there.
+fn answer(messages: &[SqsMessage], handled: &Outcomes) -> SqsBatchResponse {
     let mut answer = SqsBatchResponse::default();
-    for (_, message) in messages.iter().enumerate().filter(|(place, _)| !done.contains(place)) {
-        let mut failure = BatchItemFailure::default();
-        // A message without an id cannot be named; the empty name makes Lambda keep the whole batch, which loses none.
-        failure.item_identifier = message.message_id.clone().unwrap_or_default();
-        answer.batch_item_failures.push(failure);
+    for (place, message) in messages.iter().enumerate() {
+        if handled.get(&place) != Some(&Handled::Acknowledge) {
+            let mut failure = BatchItemFailure::default();
+            // A message without an id cannot be named; the empty name makes Lambda keep the whole batch, which loses none.
+            failure.item_identifier = message.message_id.clone().unwrap_or_default();
+            answer.batch_item_failures.push(failure);
+        }
     }
     answer
 }

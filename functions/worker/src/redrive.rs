@@ -21,13 +21,13 @@ pub(crate) async fn replay<S: Store>(
     now: Timestamp,
 ) -> Result<(), OutsideError> {
     let Some(stored) = store.job(job).await? else {
-        tracing::warn!(tenant = %job.tenant, job = %job.job, "a dead letter whose job is gone");
+        tracing::warn!("a dead letter whose job is gone");
         return Ok(());
     };
     match stored.progress.state {
         // `outside::replay` would open a cancelled job as well. Whoever cancelled it came after the letter.
         JobState::Completed | JobState::Cancelled => {
-            tracing::info!(tenant = %job.tenant, job = %job.job, "a dead letter whose job has ended otherwise since");
+            tracing::info!("a dead letter whose job has ended otherwise since");
             return Ok(());
         }
         // The item may lag behind a failure that stands in the journal: that decides.
@@ -41,11 +41,11 @@ pub(crate) async fn replay<S: Store>(
         outside::replay(store, job, letter.replay_key.clone(), BY.to_owned(), None, Edit::default(), now).await;
     match replayed {
         Ok(taken) => {
-            tracing::info!(tenant = %job.tenant, job = %job.job, seq = taken.seq.map(|seq| seq.0), "replayed by queue redrive");
+            tracing::info!(seq = taken.seq.map(|seq| seq.0), "replayed by queue redrive");
             Ok(())
         }
         Err(OutsideError::NoJob | OutsideError::NotReplayable | OutsideError::Ended | OutsideError::OtherRequest) => {
-            tracing::info!(tenant = %job.tenant, job = %job.job, "a dead letter whose job has gone on since");
+            tracing::info!("a dead letter whose job has gone on since");
             Ok(())
         }
         Err(error @ (OutsideError::Store(_) | OutsideError::Journal(_))) => Err(error),

@@ -1,0 +1,95 @@
+//! A store that has a fault with one job: every append to its journal goes wrong.
+
+use std::time::Duration;
+
+use longhaul::engine::ids::SessionId;
+use longhaul::engine::job::JobWrite;
+use longhaul::engine::{Batch, Failure, Job, JobId, Seq, Timestamp};
+use longhaul::store::{Append, Continuation, JobRef, Store, StoreError, Submit, Write};
+use longhaul_aws::AwsStore;
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Fault {
+    Fails,
+    Panics,
+    Hangs,
+}
+
+/// The store.
+pub(crate) struct Faulty {
+    store: AwsStore,
+    job: JobRef,
+    fault: Fault,
+}
+
+impl Faulty {
+    pub(crate) fn new(store: AwsStore, job: JobRef, fault: Fault) -> Self {
+        Self { store, job, fault }
+    }
+}
+
+impl Store for Faulty {
+    async fn append(&self, job: &JobRef, batch: &Batch) -> Result<Append, StoreError> {
+        if *job != self.job {
+            return self.store.append(job, batch).await;
+        }
+        match self.fault {
+            Fault::Fails => Err(StoreError::Unavailable { action: "appending", source: "a test's fault".into() }),
+            Fault::Panics => panic!("a test's fault"),
+            Fault::Hangs => std::future::pending().await,
+        }
+    }
+
+    async fn submit(&self, job: &Job) -> Result<Submit, StoreError> {
+        self.store.submit(job).await
+    }
+
+    async fn job(&self, job: &JobRef) -> Result<Option<Job>, StoreError> {
+        self.store.job(job).await
+    }
+
+    async fn journal(&self, job: JobId, from: Seq) -> Result<Vec<Batch>, StoreError> {
+        self.store.journal(job, from).await
+    }
+
+    async fn batch_at(&self, job: JobId, at: Seq) -> Result<Option<Batch>, StoreError> {
+        self.store.batch_at(job, at).await
+    }
+
+    async fn write_job(&self, job: &JobRef, write: &JobWrite) -> Result<Write, StoreError> {
+        self.store.write_job(job, write).await
+    }
+
+    async fn wake(&self, job: &JobRef, now: Timestamp) -> Result<(), StoreError> {
+        self.store.wake(job, now).await
+    }
+
+    async fn due(&self, shard: u8, until: Timestamp, jobs_max: usize) -> Result<Vec<JobRef>, StoreError> {
+        self.store.due(shard, until, jobs_max).await
+    }
+
+    async fn move_due(&self, job: &JobRef, seen_due: Timestamp, due: Timestamp) -> Result<bool, StoreError> {
+        self.store.move_due(job, seen_due, due).await
+    }
+
+    async fn beat(&self, session: &SessionId, now: Timestamp) -> Result<(), StoreError> {
+        self.store.beat(session, now).await
+    }
+
+    async fn last_beat(&self, session: &SessionId) -> Result<Option<Timestamp>, StoreError> {
+        self.store.last_beat(session).await
+    }
+
+    async fn end_session(&self, session: &SessionId) -> Result<(), StoreError> {
+        self.store.end_session(session).await
+    }
+
+    async fn send(&self, continuation: &Continuation, delay: Duration) -> Result<(), StoreError> {
+        self.store.send(continuation, delay).await
+    }
+
+    async fn dead_letter(&self, job: &Job, failure: &Failure) -> Result<(), StoreError> {
+        self.store.dead_letter(job, failure).await
+    }
+}

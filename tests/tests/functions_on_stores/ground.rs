@@ -1,0 +1,153 @@
+//! What the functions stand on: a table, two queues and a bucket of their own for each test.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use longhaul::engine::ids::JobId;
+use longhaul::engine::job::Order;
+use longhaul::engine::{AgentRef, Entry, Job, JobState, Seq, Timestamp};
+use longhaul::outside;
+use longhaul::store::{JobRef, Store};
+use longhaul_aws::{AwsStore, Config};
+use longhaul_local::stores::sqs::{QueueDepth, QueueName};
+use longhaul_local::stores::{Stores, StoresConfig};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use uuid::Uuid;
+
+/// How long a test waits for what must come.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The stores of one test.
+pub(crate) struct Ground {
+    pub(crate) stores: Stores,
+    pub(crate) store: AwsStore,
+    environment: BTreeMap<&'static str, String>,
+    _folder: TempDir,
+}
+
+impl Ground {
+    pub(crate) async fn lay() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let stores = longhaul_local::stores::start(StoresConfig::new(folder.path())).await.unwrap();
+        let environment = BTreeMap::from([
+            ("LONGHAUL_TABLE", stores.dynamodb.table().to_owned()),
+            ("LONGHAUL_QUEUE_URL", stores.sqs.sqs.queue_url(&stores.sqs.jobs)),
+            ("LONGHAUL_DEAD_LETTER_QUEUE_URL", stores.sqs.sqs.queue_url(&stores.sqs.dead_letters)),
+            ("LONGHAUL_BUCKET", stores.s3.bucket.clone()),
+            ("AWS_REGION", stores.region.clone()),
+            ("AWS_ACCESS_KEY_ID", stores.credentials.access_key_id.clone()),
+            ("AWS_SECRET_ACCESS_KEY", stores.credentials.secret_access_key.clone()),
+            ("AWS_ENDPOINT_URL_DYNAMODB", stores.dynamodb.endpoint().to_owned()),
+            ("AWS_ENDPOINT_URL_SQS", stores.sqs.endpoint.clone()),
+            ("AWS_ENDPOINT_URL_S3", stores.s3.endpoint.clone()),
+        ]);
+        let store = connect(&environment).await;
+        Self { stores, store, environment, _folder: folder }
+    }
+
+    /// A store with some variables changed.
+    pub(crate) async fn store_with(&self, changes: &[(&'static str, String)]) -> AwsStore {
+        let mut environment = self.environment.clone();
+        environment.extend(changes.iter().cloned());
+        connect(&environment).await
+    }
+
+    /// A store that nobody answers.
+    pub(crate) async fn deaf_store(&self) -> AwsStore {
+        self.store_with(&[("AWS_ENDPOINT_URL_DYNAMODB", deaf_endpoint())]).await
+    }
+
+    pub(crate) async fn submit(&self, order: Order) -> JobRef {
+        let accepted = outside::submit(&self.store, order).await.unwrap();
+        JobRef { tenant: accepted.job.order.tenant, job: accepted.job.order.id }
+    }
+
+    pub(crate) async fn job(&self, job: &JobRef) -> Job {
+        self.store.job(job).await.unwrap().expect("the job")
+    }
+
+    pub(crate) async fn state(&self, job: &JobRef) -> JobState {
+        self.job(job).await.progress.state
+    }
+
+    pub(crate) async fn entries(&self, job: &JobRef) -> Vec<Entry> {
+        let batches = self.store.journal(job.job, Seq::FIRST).await.unwrap();
+        batches.into_iter().flat_map(|batch| batch.entries).collect()
+    }
+
+    /// Receives up to `count` messages of the queue of continuations as the event by which Lambda hands them over.
+    pub(crate) async fn batch(&self, count: usize) -> Value {
+        let queue = self.stores.sqs.jobs.clone();
+        let mut records = Vec::new();
+        while records.len() < count {
+            records.push(self.record_from(&queue).await.expect("another message"));
+        }
+        json!({ "Records": records })
+    }
+
+    /// Takes the next message of a queue, as Lambda's record of it.
+    pub(crate) async fn record_from(&self, queue: &QueueName) -> Option<Value> {
+        let sqs = &self.stores.sqs.sqs;
+        let message = sqs.receive(queue, 1, PATIENCE, None).await.unwrap().into_iter().next()?;
+        sqs.delete(queue, std::slice::from_ref(&message.receipt)).await.unwrap();
+        Some(json!({
+            "messageId": message.message_id,
+            "receiptHandle": message.receipt.as_str(),
+            "body": message.body,
+            "attributes": message.system_attributes(),
+            "messageAttributes": {},
+            "md5OfBody": message.md5_of_body(),
+            "eventSource": "aws:sqs",
+            "eventSourceARN": sqs.queue_arn(queue),
+            "awsRegion": self.stores.region,
+        }))
+    }
+
+    /// How many messages the queue of continuations has.
+    pub(crate) async fn depth(&self) -> QueueDepth {
+        self.stores.sqs.sqs.depth(&self.stores.sqs.jobs).await.unwrap()
+    }
+}
+
+async fn connect(environment: &BTreeMap<&'static str, String>) -> AwsStore {
+    AwsStore::connect(Config::from_lookup(|name| environment.get(name).cloned()).unwrap()).await
+}
+
+/// An address where nobody listens: a port that was free a moment ago.
+pub(crate) fn deaf_endpoint() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+/// The machine's time.
+pub(crate) fn now() -> Timestamp {
+    longhaul::Clock::of_machine().now()
+}
+
+/// The deadline of an invocation that has this long, in milliseconds since the Unix epoch.
+pub(crate) fn deadline_in(time: Duration) -> u64 {
+    now().plus(time).as_millis()
+}
+
+/// A request id as Lambda makes them.
+pub(crate) fn request_id() -> String {
+    Uuid::new_v4().to_string()
+}
+
+/// An order of `agent` that nobody has heard of before.
+pub(crate) fn order(tenant: &str, agent: &str, input: Value) -> Order {
+    Order {
+        tenant: tenant.parse().unwrap(),
+        id: JobId::from_uuid(Uuid::now_v7()),
+        agent: AgentRef { name: agent.parse().unwrap(), version: 1 },
+        input,
+        budget: Default::default(),
+        webhook: None,
+        labels: BTreeMap::new(),
+        parent: None,
+        traceparent: None,
+        submitted_at: now(),
+        submitted_by: "ada".to_owned(),
+    }
+}

@@ -1,0 +1,22 @@
+//! The functions over the real stores: DynamoDB, SQS and S3 of the embedded stack, spoken to by the AWS SDKs, and events
+//! as Lambda sends them.
+
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::large_futures,
+    reason = "a test may panic: that is how it fails"
+)]
+
+mod agents;
+mod far_end;
+mod faulty;
+mod ground;
+mod stream;
+mod sweeper;
+mod watchers;
+mod webhooks;
+mod worker;
