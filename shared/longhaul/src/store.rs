@@ -163,7 +163,8 @@ pub trait Store: Send + Sync {
         jobs_max: usize,
     ) -> impl Future<Output = Result<Vec<JobRef>, StoreError>> + Send;
 
-    /// Moves a due time and counts a sweep, if the due time is still the one seen. False: it was not.
+    /// Moves a due time and counts a sweep, if the due time is still the one seen. False: it was not. True as well when
+    /// the new due time stands there already: it is this call's own echo, or a sweeper that came to the same.
     fn move_due(
         &self,
         job: &JobRef,
