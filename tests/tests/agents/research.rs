@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use longhaul::ErrorClass;
 use longhaul::engine::Entry;
@@ -191,6 +192,24 @@ async fn faults_of_the_model_cost_an_attempt_or_a_source() {
         .map(|request| &request.idempotency_key)
         .collect();
     assert_eq!(keys.len(), 1);
+}
+
+#[tokio::test]
+async fn a_worker_that_dies_over_the_report_reads_nothing_again() {
+    let room = Room::open().await;
+    room.faults(json!([{"schema": "report", "nth": 1, "think_ms": 60_000}])).await;
+    let corpus = folder(&BEES);
+    let job = room.submit("research", topic("bees and their honey", Some(corpus.path()))).await;
+    room.invoke_until(async {
+        while room.asked_for("report").await == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let read = room.asked_for("reading_notes").await;
+    check(&room.drive(&job).await.output(), corpus.path());
+    let counts = (room.asked_for("research_plan").await, room.asked_for("reading_notes").await);
+    assert_eq!((counts, room.asked_for("report").await), ((1, read), 2));
 }
 
 #[tokio::test]
