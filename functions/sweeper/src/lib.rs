@@ -9,7 +9,7 @@ mod chain;
 mod metrics;
 mod sweep;
 
-use lambda_runtime::{LambdaEvent, service_fn};
+use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 use serde_json::Value;
 
@@ -40,9 +40,12 @@ async fn serve() -> Result<(), RunError> {
     let sweeper = Sweeper::new(AwsStore::connect(Config::from_env()?).await);
     let sweeper = &sweeper;
     let handler = service_fn(async move |event: LambdaEvent<Value>| {
-        let swept = sweeper.handle(event.context.deadline).await?;
+        let swept = sweeper
+            .handle(event.context.deadline)
+            .await
+            .map_err(|error| Diagnostic { error_type: "SweepError".to_owned(), error_message: chain::chain(&error) })?;
         metrics::print(&swept);
-        Ok::<_, lambda_runtime::Error>(swept)
+        Ok::<_, Diagnostic>(swept)
     });
     Box::pin(lambda_runtime::run(handler)).await.map_err(RunError::Runtime)
 }

@@ -14,7 +14,7 @@ mod webhook;
 
 use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
 use aws_lambda_events::dynamodb;
-use lambda_runtime::{LambdaEvent, service_fn};
+use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
 use longhaul::Clock;
 use longhaul::engine::Timestamp;
 use longhaul_aws::push::Push;
@@ -99,10 +99,10 @@ async fn serve() -> Result<(), RunError> {
     let function = &function;
     let handler = service_fn(async move |event: LambdaEvent<Value>| {
         let LambdaEvent { payload, context } = event;
-        let answer = function.handle(payload, context.deadline).await.inspect_err(|error| {
-            tracing::error!(error = %chain::chain(error), "the event was not understood");
-        })?;
-        Ok::<_, lambda_runtime::Error>(answer)
+        function
+            .handle(payload, context.deadline)
+            .await
+            .map_err(|error| Diagnostic { error_type: "EventError".to_owned(), error_message: chain::chain(&error) })
     });
     Box::pin(lambda_runtime::run(handler)).await.map_err(RunError::Runtime)
 }

@@ -8,8 +8,10 @@ mod batch;
 mod chain;
 mod redrive;
 
+use std::cell::OnceCell;
+
 use aws_lambda_events::sqs::SqsEvent;
-use lambda_runtime::{LambdaEvent, service_fn};
+use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
 use longhaul_agent::{Settings, SettingsError, ShippedError};
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 
@@ -43,14 +45,38 @@ pub async fn run() -> Result<(), RunError> {
 }
 
 async fn serve() -> Result<(), RunError> {
-    let config = Config::from_env()?;
-    let registry = longhaul_agent::shipped(&Settings::from_env()?)?;
-    let worker = Worker::new(AwsStore::connect(config).await, registry);
-    let worker = &worker;
+    let store = AwsStore::connect(Config::from_env()?).await;
+    let settings = Settings::from_env()?;
+    let workplace = Workplace { store, settings, worker: OnceCell::new() };
+    let workplace = &workplace;
     let handler = service_fn(async move |event: LambdaEvent<SqsEvent>| {
         let LambdaEvent { payload, context } = event;
-        let answer = worker.handle(payload, &context.request_id, context.deadline).await?;
-        Ok::<_, lambda_runtime::Error>(answer)
+        let worker = workplace.worker().map_err(|error| failed("RunError", &error))?;
+        let answered = worker.handle(payload, &context.request_id, context.deadline).await;
+        answered.map_err(|error| failed("BatchError", &error))
     });
     Box::pin(lambda_runtime::run(handler)).await.map_err(RunError::Runtime)
+}
+
+/// What is known before the first batch comes, and the worker from then on. Making the agents' clients costs more than
+/// all the rest of a start; the function asks for work first.
+struct Workplace {
+    store: AwsStore,
+    settings: Settings,
+    worker: OnceCell<Worker<AwsStore>>,
+}
+
+impl Workplace {
+    fn worker(&self) -> Result<&Worker<AwsStore>, RunError> {
+        if let Some(worker) = self.worker.get() {
+            return Ok(worker);
+        }
+        let registry = longhaul_agent::shipped(&self.settings)?;
+        Ok(self.worker.get_or_init(|| Worker::new(self.store.clone(), registry)))
+    }
+}
+
+/// An error as the Lambda runtime logs and reports it.
+fn failed(kind: &str, error: &(dyn std::error::Error + 'static)) -> Diagnostic {
+    Diagnostic { error_type: kind.to_owned(), error_message: chain::chain(error) }
 }
