@@ -40,15 +40,6 @@ pub fn holder(beat_at: Option<Timestamp>, now: Timestamp) -> Holder {
     }
 }
 
-/// Who wants to claim.
-#[derive(Debug, Clone, Copy)]
-pub struct Claimer<'a> {
-    /// The claiming session.
-    pub session: &'a SessionId,
-    /// Whether this very session is driving the job already.
-    pub drives_it: bool,
-}
-
 /// Why a continuation needs no claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoClaim {
@@ -82,16 +73,17 @@ pub struct Claim {
     pub epoch: Epoch,
     /// Whether the session before died holding the job.
     pub takeover: bool,
-    /// Whether earlier claims died so often before they could append anything that the job must end now, without the
-    /// whole journal being read.
-    pub worn_out: bool,
+    /// Whether so many claims came since the holder's last write that those which died before they could append
+    /// anything must be counted, see [`died_unread`].
+    pub suspicious: bool,
 }
 
-/// Decides about a continuation for `job` (protocol rule 4). `nonce` marks the claim's write.
+/// Decides about a continuation for `job` (protocol rule 4) that reached `session`, which is not driving the job: it
+/// keeps a table of those that it is. `nonce` marks the claim's write.
 #[must_use]
 pub fn decide(
     job: &Job,
-    claimer: Claimer<'_>,
+    session: &SessionId,
     holder: Holder,
     news: News,
     nonce: Nonce,
@@ -100,29 +92,26 @@ pub fn decide(
     let due_passed = job.progress.due.is_some_and(|due| due <= now);
     match &job.progress.state {
         JobState::Completed | JobState::Failed | JobState::Cancelled => ClaimDecision::Acknowledge(NoClaim::Ended),
-        JobState::Pending => ClaimDecision::Claim(claim(job, claimer.session, nonce, false, now)),
-        JobState::Processing { lease } if lease.session == *claimer.session => {
-            if claimer.drives_it {
-                ClaimDecision::Acknowledge(NoClaim::Held)
-            } else {
-                ClaimDecision::Claim(claim(job, claimer.session, nonce, true, now))
-            }
+        JobState::Pending => ClaimDecision::Claim(claim(job, session, nonce, false, now)),
+        // Stored, but its answer was lost and the claimer gave up: nobody drives the job.
+        JobState::Processing { lease } if lease.session == *session => {
+            ClaimDecision::Claim(claim(job, session, nonce, true, now))
         }
         JobState::Processing { lease } => match holder {
             Holder::Unknown if !due_passed => ClaimDecision::LookUp(lease.session.clone()),
             Holder::Alive if !due_passed => ClaimDecision::Acknowledge(NoClaim::Held),
             Holder::Unknown | Holder::Alive | Holder::Dead => {
-                ClaimDecision::Claim(claim(job, claimer.session, nonce, true, now))
+                ClaimDecision::Claim(claim(job, session, nonce, true, now))
             }
         },
         JobState::Waiting { until, seen } => match (until, news) {
-            (Some(until), _) if *until <= now => ClaimDecision::Claim(claim(job, claimer.session, nonce, false, now)),
+            (Some(until), _) if *until <= now => ClaimDecision::Claim(claim(job, session, nonce, false, now)),
             (_, News::Unknown) => ClaimDecision::Peek(*seen),
-            (_, News::Something) => ClaimDecision::Claim(claim(job, claimer.session, nonce, false, now)),
+            (_, News::Something) => ClaimDecision::Claim(claim(job, session, nonce, false, now)),
             (_, News::Nothing) => ClaimDecision::Acknowledge(NoClaim::NothingNew),
         },
         // The code may have been mended since; finding out executes nothing.
-        JobState::Blocked { .. } => ClaimDecision::Claim(claim(job, claimer.session, nonce, false, now)),
+        JobState::Blocked { .. } => ClaimDecision::Claim(claim(job, session, nonce, false, now)),
     }
 }
 
@@ -142,8 +131,15 @@ fn claim(job: &Job, session: &SessionId, nonce: Nonce, takeover: bool, now: Time
         write: JobWrite { nonce, last_write: job.last_write, wakes: None, progress },
         epoch,
         takeover,
-        worn_out: attempts > limits::CLAIM_ATTEMPTS_MAX,
+        suspicious: attempts > limits::CLAIM_ATTEMPTS_MAX,
     }
+}
+
+/// Whether a job has to end without its journal being read: of the claims since the last write of the job item
+/// (`attempts`), too many left no `claimed` entry (`claims_written`). Those that did are counted in the journal.
+#[must_use]
+pub const fn died_unread(attempts: u32, claims_written: u32) -> bool {
+    attempts.saturating_sub(claims_written) > limits::CLAIM_ATTEMPTS_MAX
 }
 
 /// A job as its holder knows it: what the next write of the job item must find there.
@@ -213,7 +209,7 @@ impl Held {
     /// Gives the job back because its journal does not match the code.
     #[must_use]
     pub fn block(&self, nonce: Nonce, mismatch: Mismatch, at: &At) -> JobWrite {
-        let due = at.now.plus(Duration::from_millis(limits::SWEEP_DISTANCE_FIRST_MS));
+        let due = at.now.plus(Duration::from_millis(limits::BLOCKED_LOOK_INTERVAL_MS));
         self.write(nonce, None, JobState::Blocked { mismatch }, Some(due), at)
     }
 

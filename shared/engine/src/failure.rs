@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ids::StepKey;
+use crate::limits;
 
 /// The class of an error. It alone decides whether another attempt is worth it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -97,6 +98,23 @@ impl Failure {
     /// A failure without causes and step.
     #[must_use]
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), causes: Vec::new(), step: None }
+        Self { class, message: bounded(message.into()), causes: Vec::new(), step: None }
     }
+
+    /// Adds a cause underneath those that are there; the first [`limits::FAILURE_CAUSES_MAX`] are kept.
+    pub fn push_cause(&mut self, cause: impl Into<String>) {
+        if self.causes.len() < limits::FAILURE_CAUSES_MAX {
+            self.causes.push(bounded(cause.into()));
+        }
+    }
+}
+
+/// A text cut, at a character, to what a failure may carry.
+fn bounded(mut text: String) -> String {
+    if text.len() > limits::FAILURE_TEXT_BYTES_MAX {
+        let end = text.floor_char_boundary(limits::FAILURE_TEXT_BYTES_MAX);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }

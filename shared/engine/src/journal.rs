@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::entry::{Batch, Edit, Entry, StepId, WaitEnd, WaitFor};
+use crate::entry::{Batch, Edit, Entry, StepId, StepKind, WaitEnd, WaitFor};
 use crate::failure::Failure;
 use crate::ids::{Epoch, JobId, Nonce, Seq, SignalKey, SignalName, StepKey};
-use crate::job::{Order, Totals};
+use crate::job::{Order, Status, Totals};
 use crate::limits;
 use crate::time::Timestamp;
 
@@ -80,6 +80,27 @@ pub enum Ending {
 }
 
 impl Ending {
+    /// The ending that an entry commits, if it does.
+    #[must_use]
+    pub fn of_entry(entry: Entry) -> Option<Self> {
+        match entry {
+            Entry::Completed { output } => Some(Self::Completed { output }),
+            Entry::Failed { failure } => Some(Self::Failed { failure }),
+            Entry::Cancelled { by, reason } => Some(Self::Cancelled { by, reason }),
+            Entry::Claimed { .. }
+            | Entry::StepStarted { .. }
+            | Entry::StepCompleted { .. }
+            | Entry::AttemptFailed { .. }
+            | Entry::StepFailed { .. }
+            | Entry::Waiting { .. }
+            | Entry::WaitEnded { .. }
+            | Entry::Emitted { .. }
+            | Entry::Signalled { .. }
+            | Entry::CancelRequested { .. }
+            | Entry::Replayed { .. } => None,
+        }
+    }
+
     /// The entry that commits it.
     #[must_use]
     pub fn into_entry(self) -> Entry {
@@ -166,6 +187,17 @@ pub struct SignalRecord {
     pub taken: bool,
 }
 
+/// What an idempotency key was given for. The same key may stand for one of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeyKind {
+    /// A signal.
+    Signal,
+    /// A cancel.
+    Cancel,
+    /// A replay.
+    Replay,
+}
+
 /// A request to end the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CancelRecord {
@@ -198,7 +230,7 @@ pub struct Journal {
     crashes_in_row: u32,
     steps: BTreeMap<StepKey, StepRecord>,
     signals: Vec<SignalRecord>,
-    keys: BTreeSet<SignalKey>,
+    keys: BTreeSet<(KeyKind, SignalKey)>,
     cancel: Option<CancelRecord>,
     edit: Edit,
     totals: Totals,
@@ -289,11 +321,11 @@ impl Journal {
             }
             Entry::Emitted { id, data: _ } => self.record(at, id, StepState::Emitted)?,
             Entry::Signalled { signal, key, payload, by } => {
-                self.keys.insert(key);
+                self.keys.insert((KeyKind::Signal, key));
                 self.signals.push(SignalRecord { seq: at, name: signal, payload, by, taken: false });
             }
             Entry::CancelRequested { key, by, reason } => {
-                self.keys.insert(key);
+                self.keys.insert((KeyKind::Cancel, key));
                 self.cancel.get_or_insert(CancelRecord { seq: at, by, reason });
             }
             Entry::Completed { output } => self.ended = Some((at, Ending::Completed { output })),
@@ -333,16 +365,27 @@ impl Journal {
     }
 
     fn replayed(&mut self, key: SignalKey, from: Option<Seq>, edit: Edit) {
-        self.keys.insert(key);
+        self.keys.insert((KeyKind::Replay, key));
         self.ended = None;
         self.cancel = None;
         self.crashes_in_row = 0;
         self.progress_since_claim = true;
         self.replays = self.replays.saturating_add(1);
+        let signals = &mut self.signals;
         self.steps.retain(|_, record| {
             let kept = from.is_none_or(|from| record.seq < from);
             match record.state {
                 StepState::Failed { .. } | StepState::Retrying { .. } => false,
+                StepState::WaitEnded { end: WaitEnd::Signal { signal_seq } } if record.id.kind == StepKind::Child => {
+                    // A failure is forgotten: the child says its new end when it is replayed itself. A result is kept
+                    // for the wait to come, since the child will not say it again.
+                    let end = signals.iter_mut().find(|signal| signal.seq == signal_seq);
+                    let completed = child_completed(end.as_deref());
+                    if let Some(end) = end {
+                        end.taken = kept || !completed;
+                    }
+                    kept && completed
+                }
                 StepState::Started
                 | StepState::Waiting { .. }
                 | StepState::Completed { .. }
@@ -408,10 +451,22 @@ impl Journal {
         self.signals.iter().find(|signal| signal.seq == seq)
     }
 
-    /// Whether a signal, cancel or replay with this key has been taken in.
+    /// Whether a request of this kind with this key has been taken in.
     #[must_use]
-    pub fn has_key(&self, key: &SignalKey) -> bool {
-        self.keys.contains(key)
+    pub fn has_key(&self, kind: KeyKind, key: &SignalKey) -> bool {
+        self.keys.contains(&(kind, key.clone()))
+    }
+
+    /// Whether the agent may write on: the end of the journal is kept for the job's own end.
+    #[must_use]
+    pub const fn has_room_for_steps(&self) -> bool {
+        self.next.0 + limits::JOURNAL_ENTRIES_RESERVED <= limits::JOURNAL_ENTRIES_MAX
+    }
+
+    /// Whether requests from outside may still be taken in.
+    #[must_use]
+    pub const fn has_room_for_requests(&self) -> bool {
+        self.next.0 + limits::JOURNAL_ENTRIES_WORKER_RESERVED <= limits::JOURNAL_ENTRIES_MAX
     }
 
     /// The request to end the job, if one stands open.
@@ -458,4 +513,9 @@ impl Journal {
         }
         order
     }
+}
+
+/// Whether a child's end, as its parent was told, is a result.
+fn child_completed(end: Option<&SignalRecord>) -> bool {
+    end.is_some_and(|end| end.payload.get("status").and_then(Value::as_str) == Some(Status::Completed.as_str()))
 }

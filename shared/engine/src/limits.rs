@@ -15,6 +15,14 @@ pub const SESSION_LENGTH_MAX: usize = 80;
 pub const BATCH_ENTRIES_MAX: usize = 16;
 /// Entries of a whole journal: above this a job's replay no longer fits a small function's memory and time.
 pub const JOURNAL_ENTRIES_MAX: u64 = 100_000;
+/// Entries at a journal's end that are kept for claims, signals and the job's own end: a driver stops before them.
+pub const JOURNAL_ENTRIES_RESERVED: u64 = 10_000;
+/// Of those, entries that only a job's worker may still write: signals and cancels from outside stop before them.
+pub const JOURNAL_ENTRIES_WORKER_RESERVED: u64 = 1_000;
+/// Bytes of a failure's message, and of each cause: it stands in journals, dead letters and queue messages.
+pub const FAILURE_TEXT_BYTES_MAX: usize = 4 * 1024;
+/// Causes of a failure that are kept.
+pub const FAILURE_CAUSES_MAX: usize = 16;
 
 /// Bytes of a request body. API Gateway takes 10 MB; a job's input above 1 MiB belongs into object storage.
 pub const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -55,6 +63,8 @@ pub const CONTINUATION_DUE_MS: u64 = 60_000;
 pub const SWEEP_DISTANCE_FIRST_MS: u64 = 60_000;
 /// Longest distance between two looks.
 pub const SWEEP_DISTANCE_MAX_MS: u64 = 60 * 60_000;
+/// How often a blocked job is tried again: each try costs two writes and an entry, and a fix takes people longer.
+pub const BLOCKED_LOOK_INTERVAL_MS: u64 = 5 * 60_000;
 /// Jobs that one sweep takes from a shard: what one invocation can send in a minute.
 pub const SWEEP_JOBS_MAX: usize = 1_000;
 
@@ -66,6 +76,10 @@ pub const INLINE_WAIT_MAX_MS: u64 = 1_500;
 pub const DEADLINE_RESERVE_MS: u64 = 1_000;
 /// Time that a claim needs to be worth making: it must leave room for one short step.
 pub const CLAIM_TIME_MIN_MS: u64 = 500;
+/// First and longest pause before an append that the store did not answer is repeated. The SDK has tried by then.
+pub const STORE_RETRY_FIRST_MS: u64 = 200;
+/// Longest such pause.
+pub const STORE_RETRY_MAX_MS: u64 = 5_000;
 /// Time limit of a step that names none.
 pub const STEP_TIME_LIMIT_DEFAULT_MS: u64 = 120_000;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::job::Job;
+use crate::job::{Job, JobState};
 use crate::limits;
 use crate::time::Timestamp;
 
@@ -20,6 +20,19 @@ pub enum Sweep {
     Leave,
 }
 
+/// When a waiting job's wait ends: no look may be later.
+const fn wait_end(job: &Job) -> Option<Timestamp> {
+    match job.progress.state {
+        JobState::Waiting { until, .. } => until,
+        JobState::Pending
+        | JobState::Processing { .. }
+        | JobState::Blocked { .. }
+        | JobState::Completed
+        | JobState::Failed
+        | JobState::Cancelled => None,
+    }
+}
+
 /// Decides about `job` at `now`.
 #[must_use]
 pub fn decide(job: &Job, now: Timestamp) -> Sweep {
@@ -28,7 +41,8 @@ pub fn decide(job: &Job, now: Timestamp) -> Sweep {
             let doublings = job.sweeps.min(16);
             let distance =
                 limits::SWEEP_DISTANCE_FIRST_MS.saturating_mul(1_u64 << doublings).min(limits::SWEEP_DISTANCE_MAX_MS);
-            Sweep::Send { seen_due, due: now.plus(Duration::from_millis(distance)) }
+            let due = now.plus(Duration::from_millis(distance));
+            Sweep::Send { seen_due, due: wait_end(job).filter(|end| *end > now).map_or(due, |end| due.min(end)) }
         }
         Some(_) | None => Sweep::Leave,
     }

@@ -42,15 +42,18 @@ pub struct ComeBack {
 #[must_use]
 pub fn come_back(now: Timestamp, until: Option<Timestamp>) -> ComeBack {
     let slack = Duration::from_millis(limits::CONTINUATION_DUE_MS);
+    let look = Duration::from_millis(limits::SWEEP_DISTANCE_FIRST_MS);
     match until {
-        None => ComeBack { due: now.plus(Duration::from_millis(limits::SWEEP_DISTANCE_FIRST_MS)), message_delay: None },
+        None => ComeBack { due: now.plus(look), message_delay: None },
         Some(until) => {
             let wait = now.until(until);
             if wait <= Duration::from_secs(limits::MESSAGE_DELAY_MAX_SECONDS) {
                 // The message is the fast way; the due time, a little later, is the net under it.
                 ComeBack { due: until.plus(slack), message_delay: Some(whole_seconds(wait)) }
             } else {
-                ComeBack { due: until, message_delay: None }
+                // Sooner than the wait's end: a signal whose sender died between the journal and the wake is found by a
+                // look, and the looks grow rarer.
+                ComeBack { due: until.min(now.plus(look)), message_delay: None }
             }
         }
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use longhaul_engine::append::{AfterRead, NextMove, OnConflict, Stop, after_read, ending, next_move, on_conflict};
 use longhaul_engine::budget::{self, Budget, Exhausted};
-use longhaul_engine::claim::{ClaimDecision, Claimer, Holder, News, NoClaim, decide, holder};
+use longhaul_engine::claim::{ClaimDecision, Holder, News, NoClaim, decide, died_unread, holder};
 use longhaul_engine::entry::{Batch, Edit, Entry, StepId, WaitEnd, WaitFor};
 use longhaul_engine::ids::{Epoch, IdError, JobId, Nonce, Seq, SessionId, StepKey, TenantId};
 use longhaul_engine::job::{Job, JobState, Lease, Mismatch, Order, Totals, Usage};
-use longhaul_engine::journal::{Ending, FoldError, StepState};
+use longhaul_engine::journal::{Ending, FoldError, KeyKind, StepState};
 use longhaul_engine::retry::{AfterFailure, RetryPolicy, after_failure};
 use longhaul_engine::sweep::{self, Sweep};
 use longhaul_engine::wait::{ComeBack, Place, come_back, fits, place};
@@ -136,34 +136,24 @@ fn who_may_claim() {
     let past = Some(NOW);
     let (unknown, unread) = (Holder::Unknown, News::Unknown);
     let rows = [
-        ("pending", JobState::Pending, later, false, unknown, unread, Claim { takeover: false }),
-        ("completed", JobState::Completed, None, false, unknown, unread, Expect::NoClaim(NoClaim::Ended)),
-        ("failed", JobState::Failed, None, false, unknown, unread, Expect::NoClaim(NoClaim::Ended)),
-        ("cancelled", JobState::Cancelled, None, false, unknown, unread, Expect::NoClaim(NoClaim::Ended)),
-        ("held, holder unknown", lease("other"), later, false, unknown, unread, LookUp),
-        ("held by a live one", lease("other"), later, false, Holder::Alive, unread, Expect::NoClaim(NoClaim::Held)),
-        ("held by a dead one", lease("other"), later, false, Holder::Dead, unread, Claim { takeover: true }),
-        ("lease lapsed unrenewed", lease("other"), past, false, Holder::Alive, unread, Claim { takeover: true }),
-        ("mine and driven", lease("me"), later, true, unknown, unread, Expect::NoClaim(NoClaim::Held)),
-        ("mine by name only", lease("me"), later, false, unknown, unread, Claim { takeover: true }),
-        ("waiting, not looked", waiting(later), later, false, unknown, unread, Peek),
-        (
-            "waiting, nothing new",
-            waiting(later),
-            later,
-            false,
-            unknown,
-            News::Nothing,
-            Expect::NoClaim(NoClaim::NothingNew),
-        ),
-        ("waiting, a signal", waiting(None), later, false, unknown, News::Something, Claim { takeover: false }),
-        ("waiting, time is up", waiting(past), later, false, unknown, unread, Claim { takeover: false }),
-        ("blocked", blocked, later, false, unknown, unread, Claim { takeover: false }),
+        ("pending", JobState::Pending, later, unknown, unread, Claim { takeover: false }),
+        ("completed", JobState::Completed, None, unknown, unread, Expect::NoClaim(NoClaim::Ended)),
+        ("failed", JobState::Failed, None, unknown, unread, Expect::NoClaim(NoClaim::Ended)),
+        ("cancelled", JobState::Cancelled, None, unknown, unread, Expect::NoClaim(NoClaim::Ended)),
+        ("held, holder unknown", lease("other"), later, unknown, unread, LookUp),
+        ("held by a live one", lease("other"), later, Holder::Alive, unread, Expect::NoClaim(NoClaim::Held)),
+        ("held by a dead one", lease("other"), later, Holder::Dead, unread, Claim { takeover: true }),
+        ("lease lapsed unrenewed", lease("other"), past, Holder::Alive, unread, Claim { takeover: true }),
+        ("mine by name only", lease("me"), later, unknown, unread, Claim { takeover: true }),
+        ("waiting, not looked", waiting(later), later, unknown, unread, Peek),
+        ("waiting, nothing new", waiting(later), later, unknown, News::Nothing, Expect::NoClaim(NoClaim::NothingNew)),
+        ("waiting, a signal", waiting(None), later, unknown, News::Something, Claim { takeover: false }),
+        ("waiting, time is up", waiting(past), later, unknown, unread, Claim { takeover: false }),
+        ("blocked", blocked, later, unknown, unread, Claim { takeover: false }),
     ];
-    for (name, state, due, drives_it, holder, news, expect) in rows {
+    for (name, state, due, holder, news, expect) in rows {
         let job = job(state, due);
-        let me = session("me");
-        let decision = decide(&job, Claimer { session: &me, drives_it }, holder, news, nonce(42), NOW);
+        let decision = decide(&job, &session("me"), holder, news, nonce(42), NOW);
         match (expect, decision) {
             (Expect::NoClaim(expected), ClaimDecision::Acknowledge(found)) => assert_eq!(found, expected, "{name}"),
             (LookUp, ClaimDecision::LookUp(found)) => assert_eq!(found, session("other"), "{name}"),
@@ -293,6 +283,44 @@ fn a_replay_keeps_what_was_good() {
 }
 
 #[test]
+fn a_replay_forgets_a_childs_failure_and_keeps_its_result_for_the_wait_to_come() {
+    let child = || StepId { kind: StepKind::Child, ..step("0") };
+    let story = |status: &str| {
+        let key = "child:7:0".parse().unwrap();
+        let payload = json!({"status": status, "output": 1});
+        vec![
+            claimed(1, false),
+            Entry::Signalled { signal: "child:7".parse().unwrap(), key, payload, by: "job:7".to_owned() },
+            Entry::WaitEnded { id: child(), end: WaitEnd::Signal { signal_seq: Seq(2) } },
+            job_failed(),
+        ]
+    };
+    // How the child ended, from where the parent is replayed, whether its wait still has its end, and whether the
+    // child's signal is there for a new wait.
+    let rows = [
+        ("COMPLETED", None, true, false),
+        ("COMPLETED", Some(2), false, true),
+        ("FAILED", None, false, false),
+        ("FAILED", Some(2), false, false),
+    ];
+    for (status, from, kept, untaken) in rows {
+        let mut entries = story(status);
+        entries.push(replayed(from));
+        let journal = journal(entries);
+        assert_eq!(journal.step(&child().key).is_some(), kept, "{status} {from:?}");
+        assert_eq!(journal.untaken_signal(&"child:7".parse().unwrap()).is_some(), untaken, "{status} {from:?}");
+    }
+}
+
+#[test]
+fn deaths_before_anything_was_written_are_told_from_those_behind_a_claim() {
+    let rows = [(5, 0, false), (6, 0, true), (6, 1, false), (12, 7, false), (12, 6, true)];
+    for (attempts, claims_written, expected) in rows {
+        assert_eq!(died_unread(attempts, claims_written), expected, "{attempts} claims, {claims_written} written");
+    }
+}
+
+#[test]
 fn a_signal_is_kept_for_its_wait_and_taken_once() {
     let wait = |end| Entry::WaitEnded { id: StepId { kind: StepKind::Signal, ..step("0") }, end };
     let early = journal(vec![signal("approval"), claimed(1, false)]);
@@ -303,7 +331,8 @@ fn a_signal_is_kept_for_its_wait_and_taken_once() {
     let late = journal(vec![claimed(1, false), wait(WaitEnd::Time), signal("approval")]);
     let state = &late.step(&StepKey::at("", 0)).unwrap().state;
     assert_eq!(*state, StepState::WaitEnded { end: WaitEnd::Time }, "a late signal does not undo a timeout");
-    assert!(taken.has_key(&"key-approval".parse().unwrap()));
+    assert!(taken.has_key(KeyKind::Signal, &"key-approval".parse().unwrap()));
+    assert!(!taken.has_key(KeyKind::Cancel, &"key-approval".parse().unwrap()), "a key is its kind's alone");
 }
 
 #[test]
@@ -385,7 +414,7 @@ fn how_a_waiting_job_comes_back() {
         (Some(10_000), ComeBack { due: after(70_000), message_delay: Some(seconds(10)) }),
         (Some(10_001), ComeBack { due: after(70_001), message_delay: Some(seconds(11)) }),
         (Some(minutes(15)), ComeBack { due: after(minutes(16)), message_delay: Some(seconds(900)) }),
-        (Some(minutes(16)), ComeBack { due: after(minutes(16)), message_delay: None }),
+        (Some(minutes(16)), ComeBack { due: after(60_000), message_delay: None }),
     ];
     for (wait, expected) in rows {
         assert_eq!(come_back(NOW, wait.map(after)), expected, "{wait:?}");
@@ -413,10 +442,12 @@ fn what_the_budget_allows() {
 #[test]
 fn what_the_sweeper_does() {
     let minute = 60_000;
+    let waiting = |end| JobState::Waiting { until: Some(after(end)), seen: Seq(3) };
     let rows = [
         (JobState::Pending, Some(0), 0, Sweep::Send { seen_due: NOW, due: after(minute) }),
         (JobState::Pending, Some(0), 3, Sweep::Send { seen_due: NOW, due: after(8 * minute) }),
         (JobState::Pending, Some(0), 60, Sweep::Send { seen_due: NOW, due: after(60 * minute) }),
+        (waiting(30_000), Some(0), 5, Sweep::Send { seen_due: NOW, due: after(30_000) }),
         (JobState::Pending, Some(1), 0, Sweep::Leave),
         (JobState::Completed, None, 0, Sweep::Leave),
     ];

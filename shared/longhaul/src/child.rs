@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::ctx::{Ctx, from_json, recorded};
 use crate::error::{Error, Result};
-use crate::signal::{Ended, wait};
+use crate::signal::{Ended, begin, wait};
 
 /// How a child ended, as its parent is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -76,8 +76,11 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for ChildJob<'a, T> {
             let input = input.map_err(|error| unfit(format!("was given an input that is no JSON: {error}")))?;
             let child = JobId::of_child(shared.order.id, &id.key);
             let signal = end_signal(child).map_err(|error| unfit(error.to_string()))?;
-            let known = recorded(shared, &id).await.map(|record| record.state);
-            if !matches!(known, Some(StepState::Waiting { .. } | StepState::WaitEnded { .. })) {
+            let on = WaitFor::Child { child };
+            // The wait goes first, so that a cancel between the two knows the child; the submission is repeated until
+            // the wait has ended, since its id makes it one.
+            begin(shared, &id, &on, Some(&signal), None).await;
+            if let Some(StepState::Waiting { .. }) = recorded(shared, &id).await.map(|record| record.state) {
                 let order = Order {
                     id: child,
                     agent,
@@ -87,9 +90,9 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for ChildJob<'a, T> {
                     submitted_at: shared.clock.now(),
                     ..shared.order.clone()
                 };
-                shared.submit(order).await.map_err(Error::Step)?;
+                shared.submit(order).await;
             }
-            match wait(shared, &id, WaitFor::Child { child }, Some(&signal), None).await {
+            match wait(shared, &id, on, Some(&signal), None).await {
                 Ended::Time => Err(Error::TimedOut { name: id.name }),
                 Ended::Signal(payload) => match from_json(&id, &payload)? {
                     ChildEnd::Completed { output } => from_json(&id, &output),

@@ -148,7 +148,7 @@ impl Ctx {
         if recorded(&self.shared, &id).await.is_some() {
             return Ok(());
         }
-        let data = to_json(&id, &data)?;
+        let data = to_json(&id, &data).map_err(|error| Error::Step(error.failure))?;
         let entry = Entry::Emitted { id, data };
         self.shared.append(false, Box::new(move |_| Some(entry.clone()))).await;
         Ok(())
@@ -166,8 +166,11 @@ pub(crate) async fn recorded(shared: &Rc<Shared>, id: &StepId) -> Option<StepRec
     shared.halt(Halt::Mismatch(mismatch)).await
 }
 
-pub(crate) fn to_json(id: &StepId, value: &impl Serialize) -> Result<Value> {
-    serde_json::to_value(value).map_err(|error| Error::Step(unfit(id, &format!("its result is no JSON: {error}"))))
+pub(crate) fn to_json(id: &StepId, value: &impl Serialize) -> Result<Value, StepError> {
+    serde_json::to_value(value).map_err(|error| StepError {
+        failure: unfit(id, &format!("its result is no JSON: {error}")),
+        retry_after: None,
+    })
 }
 
 pub(crate) fn from_json<T: DeserializeOwned>(id: &StepId, value: &Value) -> Result<T> {

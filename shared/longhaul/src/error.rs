@@ -31,7 +31,7 @@ impl StepError {
         let mut error = Self::new(class, message);
         let mut next = Some(cause);
         while let Some(cause) = next {
-            error.failure.causes.push(cause.to_string());
+            error.failure.push_cause(cause.to_string());
             next = cause.source();
         }
         error

@@ -9,7 +9,7 @@ use longhaul_engine::append::{OnConflict, on_outside_conflict};
 use longhaul_engine::entry::Edit;
 use longhaul_engine::ids::{Nonce, Seq, SignalKey, SignalName};
 use longhaul_engine::job::{JobWrite, Order, Progress};
-use longhaul_engine::journal::{Ending, FoldError};
+use longhaul_engine::journal::{Ending, FoldError, KeyKind};
 use longhaul_engine::{Batch, Entry, Job, JobState, Journal, Timestamp, limits};
 use serde_json::Value;
 use uuid::Uuid;
@@ -28,6 +28,9 @@ pub enum OutsideError {
     /// The job has ended.
     #[error("the job has ended")]
     Ended,
+    /// The job has taken in as much as it can.
+    #[error("the job has taken in as many requests as a journal can hold")]
+    Full,
     /// Only a job that failed or was cancelled can be replayed.
     #[error("only a job that FAILED or was CANCELLED can be replayed")]
     NotReplayable,
@@ -64,7 +67,7 @@ pub async fn submit<S: Store>(store: &S, order: Order) -> Result<Accepted, Outsi
     let reference = JobRef { tenant: job.order.tenant.clone(), job: job.order.id };
     match store.submit(&job).await? {
         Submit::Created => {
-            store.send(&Continuation::job(reference), Duration::ZERO).await?;
+            call_up(store, &reference).await;
             Ok(Accepted { job, existed: false })
         }
         Submit::Exists(stored) => {
@@ -72,11 +75,19 @@ pub async fn submit<S: Store>(store: &S, order: Order) -> Result<Accepted, Outsi
                 return Err(OutsideError::OtherRequest);
             }
             if stored.progress.state == JobState::Pending {
-                store.send(&Continuation::job(reference), Duration::ZERO).await?;
+                call_up(store, &reference).await;
             }
             let existed = stored.last_write != job.last_write;
             Ok(Accepted { job: *stored, existed })
         }
+    }
+}
+
+/// Sends a continuation for what stands already. That it could not be sent is no reason to tell the caller that nothing
+/// was done, since a repeated call would then do it twice: the job is due, and the sweeper sends instead.
+async fn call_up<S: Store>(store: &S, job: &JobRef) {
+    if let Err(error) = store.send(&Continuation::job(job.clone()), Duration::ZERO).await {
+        tracing::warn!(job = %job.job, %error, "the continuation was not sent; the sweeper will send one");
     }
 }
 
@@ -101,7 +112,7 @@ pub async fn signal<S: Store>(
     now: Timestamp,
 ) -> Result<TakenIn, OutsideError> {
     let entry = Entry::Signalled { signal, key: key.clone(), payload, by };
-    take_in(store, job, &key, entry, now).await
+    take_in(store, job, (KeyKind::Signal, &key), entry, now).await
 }
 
 /// Asks a job that has not ended to end.
@@ -117,30 +128,34 @@ pub async fn cancel<S: Store>(
     now: Timestamp,
 ) -> Result<TakenIn, OutsideError> {
     let entry = Entry::CancelRequested { key: key.clone(), by, reason };
-    take_in(store, job, &key, entry, now).await
+    take_in(store, job, (KeyKind::Cancel, &key), entry, now).await
 }
 
 async fn take_in<S: Store>(
     store: &S,
     job: &JobRef,
-    key: &SignalKey,
+    (kind, key): (KeyKind, &SignalKey),
     entry: Entry,
     now: Timestamp,
 ) -> Result<TakenIn, OutsideError> {
     store.job(job).await?.ok_or(OutsideError::NoJob)?;
-    let seq = write_outside(store, job, now, |journal| {
-        if journal.has_key(key) {
+    let (seq, _) = write_outside(store, job, now, |journal| {
+        if journal.has_key(kind, key) {
             return Ok(None);
         }
         match journal.ending() {
             Some(_) => Err(OutsideError::Ended),
+            None if !journal.has_room_for_requests() => Err(OutsideError::Full),
             None => Ok(Some(entry.clone())),
         }
     })
     .await?;
-    // Also when the key was known: the first call may have died before it woke the job.
-    store.wake(job, now).await?;
-    store.send(&Continuation::job(job.clone()), Duration::ZERO).await?;
+    // Also when the key was known: the first call may have died before it woke the job. And when it fails, what was
+    // written stands: a look at the due time finds it.
+    if let Err(error) = store.wake(job, now).await {
+        tracing::warn!(job = %job.job, %error, "the job was not woken; its due time will");
+    }
+    call_up(store, job).await;
     Ok(TakenIn { seq })
 }
 
@@ -159,8 +174,8 @@ pub async fn replay<S: Store>(
     now: Timestamp,
 ) -> Result<TakenIn, OutsideError> {
     let stored = store.job(job).await?.ok_or(OutsideError::NoJob)?;
-    let seq = write_outside(store, job, now, |journal| {
-        if journal.has_key(&key) {
+    let (seq, over) = write_outside(store, job, now, |journal| {
+        if journal.has_key(KeyKind::Replay, &key) {
             return Ok(None);
         }
         match journal.ending() {
@@ -173,11 +188,15 @@ pub async fn replay<S: Store>(
         }
     })
     .await?;
+    if seq.is_none() && over {
+        // This very replay was made and has ended again: a late repetition opens nothing.
+        return Ok(TakenIn { seq: None });
+    }
     // First the count, then the look: a worker that is about to write the old ending into the item is refused by the
     // count if the look came too early to see its write.
     store.wake(job, now).await?;
     reopen(store, job, now).await?;
-    store.send(&Continuation::job(job.clone()), Duration::ZERO).await?;
+    call_up(store, job).await;
     Ok(TakenIn { seq })
 }
 
@@ -205,21 +224,22 @@ async fn reopen<S: Store>(store: &S, job: &JobRef, now: Timestamp) -> Result<(),
     Ok(())
 }
 
-/// Appends what `decide` makes of the journal as it is, deciding again whenever somebody else was first.
+/// Appends what `decide` makes of the journal as it is, deciding again whenever somebody else was first. The position;
+/// without one, whether the job has ended.
 async fn write_outside<S: Store>(
     store: &S,
     job: &JobRef,
     now: Timestamp,
     decide: impl Fn(&Journal) -> Result<Option<Entry>, OutsideError>,
-) -> Result<Option<Seq>, OutsideError> {
+) -> Result<(Option<Seq>, bool), OutsideError> {
     let mut journal = Journal::read(store.journal(job.job, Seq::FIRST).await?)?;
     loop {
-        let Some(entry) = decide(&journal)? else { return Ok(None) };
+        let Some(entry) = decide(&journal)? else { return Ok((None, journal.ending().is_some())) };
         let batch = Batch::new(journal.next(), fresh_nonce(), now, vec![entry]);
         match store.append(job, &batch).await? {
-            Append::Written => return Ok(Some(batch.at)),
+            Append::Written => return Ok((Some(batch.at), false)),
             Append::Conflict(found) => match on_outside_conflict(batch.nonce, &found) {
-                OnConflict::Own => return Ok(Some(batch.at)),
+                OnConflict::Own => return Ok((Some(batch.at), false)),
                 OnConflict::Reconsider | OnConflict::Stop(_) => journal.take_in(*found)?,
             },
         }

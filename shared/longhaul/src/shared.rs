@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use longhaul_engine::job::{Mismatch, Order};
-use longhaul_engine::{Entry, Failure, Journal, StepKey, Timestamp};
+use longhaul_engine::{Entry, Failure, Journal, StepKey, Timestamp, limits};
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::Clock;
@@ -34,8 +34,8 @@ pub(crate) enum Request {
     Submit {
         /// Its order.
         order: Box<Order>,
-        /// Told when it is stored; or why it cannot be.
-        done: oneshot::Sender<Result<(), Failure>>,
+        /// Told when it is stored.
+        done: oneshot::Sender<()>,
     },
 }
 
@@ -61,9 +61,9 @@ pub(crate) enum Halt {
 pub(crate) struct Shared {
     pub(crate) order: Order,
     pub(crate) clock: Clock,
-    /// When this invocation began, and when it ends.
-    pub(crate) started: Timestamp,
+    /// When this invocation ends.
     pub(crate) deadline: Timestamp,
+    first_live_step: Cell<Option<Timestamp>>,
     pub(crate) journal: RefCell<Journal>,
     pub(crate) requests: RefCell<VecDeque<Request>>,
     rests: RefCell<BTreeMap<StepKey, Rest>>,
@@ -76,18 +76,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(
-        order: Order,
-        journal: Journal,
-        clock: Clock,
-        started: Timestamp,
-        deadline: Timestamp,
-    ) -> Rc<Self> {
+    pub(crate) fn new(order: Order, journal: Journal, clock: Clock, deadline: Timestamp) -> Rc<Self> {
         Rc::new(Self {
             order,
             clock,
-            started,
             deadline,
+            first_live_step: Cell::new(None),
             journal: RefCell::new(journal),
             requests: RefCell::default(),
             rests: RefCell::default(),
@@ -121,13 +115,12 @@ impl Shared {
     }
 
     /// Submits a child job; returns when it is stored.
-    pub(crate) async fn submit(self: &Rc<Self>, order: Order) -> Result<(), Failure> {
+    pub(crate) async fn submit(self: &Rc<Self>, order: Order) {
         let _busy = self.busy();
         let (done, told) = oneshot::channel();
         self.requests.borrow_mut().push_back(Request::Submit { order: Box::new(order), done });
-        match told.await {
-            Ok(result) => result,
-            Err(_) => std::future::pending().await,
+        if told.await.is_err() {
+            std::future::pending::<()>().await;
         }
     }
 
@@ -168,10 +161,15 @@ impl Shared {
         self.rests.borrow().values().copied().collect()
     }
 
-    /// The time limit of a step that asks for `asked`: never more than a fresh invocation could give it.
-    pub(crate) fn time_limit(&self, asked: Duration) -> Duration {
-        let reserve = Duration::from_millis(2 * longhaul_engine::limits::DEADLINE_RESERVE_MS);
-        asked.min(self.started.until(self.deadline).saturating_sub(reserve))
+    /// The time limit of a step that asks for `asked` and would start `now`: never more than a fresh invocation gives,
+    /// or a step could ask for so much that it never starts. None: too little is left for any.
+    pub(crate) fn time_limit(&self, asked: Duration, now: Timestamp) -> Option<Duration> {
+        // Counted from the first step that really runs here, behind the claim and the replay.
+        let since = self.first_live_step.get().unwrap_or(now);
+        self.first_live_step.set(Some(since));
+        let reserve = Duration::from_millis(2 * limits::DEADLINE_RESERVE_MS);
+        let most = since.until(self.deadline).saturating_sub(reserve);
+        (most >= Duration::from_millis(limits::CLAIM_TIME_MIN_MS)).then(|| asked.min(most))
     }
 }
 

@@ -102,14 +102,7 @@ pub(crate) async fn wait(
                 | StepState::Emitted,
             )
             | None => {
-                let until = timeout.map(|timeout| shared.clock.now().plus(timeout));
-                let (id, on, signal) = (id.clone(), on.clone(), signal.cloned());
-                let begin = move |journal: &Journal| {
-                    // A signal that came early ends the wait before it has begun.
-                    taken(journal, &id, signal.as_ref())
-                        .or_else(|| Some(Entry::Waiting { id: id.clone(), on: on.clone(), until }))
-                };
-                shared.append(true, Box::new(begin)).await;
+                begin(shared, id, &on, signal, timeout).await;
                 continue;
             }
         };
@@ -127,6 +120,27 @@ pub(crate) async fn wait(
             shared.rest(&id.key, until).await;
         }
     }
+}
+
+/// Begins a wait that has not begun.
+pub(crate) async fn begin(
+    shared: &Rc<Shared>,
+    id: &StepId,
+    on: &WaitFor,
+    signal: Option<&SignalName>,
+    timeout: Option<Duration>,
+) {
+    if recorded(shared, id).await.is_some() {
+        return;
+    }
+    let until = timeout.map(|timeout| shared.clock.now().plus(timeout));
+    let (id, on, signal) = (id.clone(), on.clone(), signal.cloned());
+    let entry = move |journal: &Journal| {
+        // A signal that came early ends the wait before it has begun.
+        let waiting = || Some(Entry::Waiting { id: id.clone(), on: on.clone(), until });
+        taken(journal, &id, signal.as_ref()).or_else(waiting)
+    };
+    shared.append(true, Box::new(entry)).await;
 }
 
 /// The entry that ends the wait by a signal that stands in the journal.

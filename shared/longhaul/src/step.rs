@@ -163,7 +163,7 @@ where
             // A step has no such record: `recorded` has compared the kinds.
             Some(StepState::Waiting { .. } | StepState::WaitEnded { .. } | StepState::Emitted) | None => 1,
         };
-        attempt_once(shared, &id, options, &body, attempt).await?;
+        attempt_once(shared, &id, options, &body, attempt).await;
     }
 }
 
@@ -180,44 +180,36 @@ async fn interrupted(shared: &Rc<Shared>, id: &StepId) {
 }
 
 /// Makes one attempt and records what came of it.
-async fn attempt_once<T, F>(
-    shared: &Rc<Shared>,
-    id: &StepId,
-    options: &StepOptions<T>,
-    body: &F,
-    attempt: u32,
-) -> Result<()>
+async fn attempt_once<T, F>(shared: &Rc<Shared>, id: &StepId, options: &StepOptions<T>, body: &F, attempt: u32)
 where
     F: AsyncFn() -> Result<T, StepError>,
     T: Serialize,
 {
     let started_at = shared.clock.now();
-    let time_limit = shared.time_limit(options.time_limit);
-    if !wait::fits(started_at, time_limit, shared.deadline) {
-        shared.rest_without_time(&id.key).await;
-    }
+    let time_limit = match shared.time_limit(options.time_limit, started_at) {
+        Some(limit) if wait::fits(started_at, limit, shared.deadline) => limit,
+        Some(_) | None => shared.rest_without_time(&id.key).await,
+    };
     let _reserved = reserve(shared, options.reserve_tokens, started_at).await;
     let _busy = shared.busy();
     if id.kind == StepKind::EffectOnce {
         let entry = Entry::StepStarted { id: id.clone() };
         shared.append(false, Box::new(move |_| Some(entry.clone()))).await;
     }
-    let result = match tokio::time::timeout(time_limit, body()).await {
+    // What was spent on the entry above is part of the limit, so that the body never runs into the deadline.
+    let left = time_limit.saturating_sub(started_at.until(shared.clock.now()));
+    let result = match tokio::time::timeout(left, body()).await {
         Ok(result) => result,
         Err(_) => Err(StepError::new(
             ErrorClass::Timeout,
             format!("{} \"{}\" took longer than {} ms", id.kind.as_str(), id.name, time_limit.as_millis()),
         )),
     };
-    let entry = match result {
-        Ok(value) => {
-            let usage = (options.usage)(&value);
-            completed(id, attempt, started_at, to_json(id, &value)?, usage)
-        }
+    let entry = match result.and_then(|value| Ok((to_json(id, &value)?, (options.usage)(&value)))) {
+        Ok((output, usage)) => completed(id, attempt, started_at, output, usage),
         Err(error) => failed(shared, id, &options.retry, attempt, started_at, error),
     };
     shared.append(false, Box::new(move |_| Some(entry.clone()))).await;
-    Ok(())
 }
 
 fn completed(id: &StepId, attempt: u32, started_at: Timestamp, output: Value, usage: Usage) -> Entry {
@@ -235,6 +227,9 @@ fn failed(
     let StepError { mut failure, retry_after } = error;
     failure.step = Some(id.key.clone());
     let now = shared.clock.now();
+    // Whatever the author asked for: what may be started once is not tried again.
+    let once = RetryPolicy::never();
+    let policy = if id.kind == StepKind::EffectOnce { &once } else { policy };
     let next = after_failure(policy, shared.order.id, &id.key, attempt, failure.class, retry_after, now);
     let id = id.clone();
     match next {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use longhaul_engine::append::{AfterRead, NextMove, OnConflict, after_read, next_move, on_conflict, worker_lost};
-use longhaul_engine::claim::{At, Claim, ClaimDecision, Claimer, Held, Holder, News, NoClaim, decide, holder};
+use longhaul_engine::claim::{At, Claim, ClaimDecision, Held, Holder, News, NoClaim, decide, died_unread, holder};
 use longhaul_engine::ids::Seq;
 use longhaul_engine::job::Progress;
 use longhaul_engine::journal::Ending;
-use longhaul_engine::{Batch, Entry, Job, Journal, limits};
+use longhaul_engine::{Batch, Entry, Job, JobId, Journal, limits};
 
 use super::{DriveError, Handled, Holding, Invocation};
 use crate::outside::fresh_nonce;
@@ -48,8 +48,10 @@ impl<S: Store> Invocation<'_, S> {
         progress: &Progress,
     ) -> Result<Handled, DriveError> {
         let job = holding.reference.job;
-        if claim.worn_out {
-            return self.give_up_unread(holding, progress.tail, claim.write.progress.attempts).await;
+        if claim.suspicious
+            && let Some(end) = self.died_unread(job, progress.tail, claim.write.progress.attempts).await?
+        {
+            return self.give_up_unread(holding, end, claim.write.progress.attempts).await;
         }
         let batches = self.store.journal(job, Seq::FIRST).await?;
         let mut journal = Journal::read(batches).map_err(|source| DriveError::Journal { job, source })?;
@@ -80,8 +82,7 @@ impl<S: Store> Invocation<'_, S> {
                 return Ok(Claimed::Handled(Handled::GiveBack));
             }
             // `drive` has let only one claim of this job through, so this very session cannot be driving it already.
-            let claimer = Claimer { session: &self.session, drives_it: false };
-            match decide(&job, claimer, seen_holder, news, fresh_nonce(), now) {
+            match decide(&job, &self.session, seen_holder, news, fresh_nonce(), now) {
                 ClaimDecision::Acknowledge(NoClaim::Ended | NoClaim::Held | NoClaim::NothingNew) => {
                     return Ok(Claimed::Handled(Handled::Acknowledge));
                 }
@@ -136,6 +137,18 @@ impl<S: Store> Invocation<'_, S> {
         }
     }
 
+    /// The end of the journal of a job whose workers died unread, too often. Walks from the last known tail, one
+    /// position at a time, so that nothing large is held at once.
+    async fn died_unread(&self, job: JobId, tail: Seq, attempts: u32) -> Result<Option<Seq>, DriveError> {
+        let (mut at, mut claims_written) = (tail, 0_u32);
+        while let Some(batch) = self.store.batch_at(job, at).await? {
+            let claims = batch.entries.iter().filter(|entry| matches!(entry, Entry::Claimed { .. })).count();
+            claims_written = claims_written.saturating_add(u32::try_from(claims).unwrap_or(u32::MAX));
+            at = batch.next();
+        }
+        Ok(died_unread(attempts, claims_written).then_some(at))
+    }
+
     /// Ends a job whose workers die before they can read its journal, without reading it: walks from the last known
     /// tail to the end, one position at a time.
     async fn give_up_unread(&self, holding: &mut Holding, tail: Seq, attempts: u32) -> Result<Handled, DriveError> {
@@ -149,7 +162,12 @@ impl<S: Store> Invocation<'_, S> {
                     OnConflict::Own => break,
                     OnConflict::Stop(stop) => {
                         tracing::info!(job = %holding.reference.job, "not given up: {stop}");
-                        return Ok(Handled::Acknowledge);
+                        // The end that stands there may lack its aftermath.
+                        let end = found.next();
+                        return match found.entries.into_iter().find_map(Ending::of_entry) {
+                            Some(ending) => self.settle_unread(holding, end, &ending).await,
+                            None => Ok(Handled::Acknowledge),
+                        };
                     }
                     OnConflict::Reconsider => at = found.next(),
                 },

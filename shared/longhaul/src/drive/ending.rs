@@ -85,6 +85,10 @@ impl<S: Store> Invocation<'_, S> {
             match self.store.write_job(&holding.reference, &write).await? {
                 Write::Written { .. } => return Ok(Handled::Acknowledge),
                 Write::Refused(found) if found.last_write == holding.held.last_write => {
+                    if self.store.batch_at(holding.reference.job, tail).await?.is_some() {
+                        // Only a replay stands behind an end.
+                        return self.release(holding, &at).await;
+                    }
                     holding.held.wakes = found.wakes;
                 }
                 Write::Refused(_) => return Ok(Handled::Acknowledge),
@@ -186,13 +190,21 @@ impl<S: Store> Invocation<'_, S> {
 fn known(told: Result<(), OutsideError>) -> Result<(), DriveError> {
     match told {
         Ok(())
-        | Err(OutsideError::NoJob | OutsideError::Ended | OutsideError::NotReplayable | OutsideError::OtherRequest) => {
+        | Err(
+            OutsideError::NoJob
+            | OutsideError::Ended
+            | OutsideError::Full
+            | OutsideError::NotReplayable
+            | OutsideError::OtherRequest
+            | OutsideError::Store(StoreError::Missing { .. }),
+        ) => Ok(()),
+        // One job's end must not hang on the health of another.
+        Err(error @ (OutsideError::Journal(_) | OutsideError::Store(StoreError::Corrupt { .. }))) => {
+            tracing::error!(%error, "a relative could not be told of the end");
             Ok(())
         }
-        Err(OutsideError::Store(error)) => Err(DriveError::Store(error)),
-        Err(OutsideError::Journal(error)) => Err(DriveError::Store(StoreError::Corrupt {
-            what: "a relative's journal".to_owned(),
-            detail: error.to_string(),
-        })),
+        Err(OutsideError::Store(error @ (StoreError::Unavailable { .. } | StoreError::Newer { .. }))) => {
+            Err(DriveError::Store(error))
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Appends of the session that holds a job.
 
+use std::time::Duration;
+
 use longhaul_engine::append::{OnConflict, Stop, on_conflict};
-use longhaul_engine::{Batch, Entry, Journal};
+use longhaul_engine::{Batch, Entry, Journal, limits};
 
 use super::{DriveError, Holding, Invocation};
 use crate::outside::fresh_nonce;
-use crate::store::{Append, Store};
+use crate::store::{Append, JobRef, Store, StoreError};
 
 /// What an append came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +29,7 @@ impl<S: Store> Invocation<'_, S> {
         entries: Vec<Entry>,
     ) -> Result<Appended, DriveError> {
         let batch = Batch::new(journal.next(), fresh_nonce(), self.clock.now(), entries);
-        match self.store.append(&holding.reference, &batch).await? {
+        match self.append_surely(&holding.reference, &batch).await? {
             Append::Written => {
                 self.take_in(holding, journal, batch)?;
                 Ok(Appended::Stands)
@@ -43,6 +45,25 @@ impl<S: Store> Invocation<'_, S> {
                     Ok(Appended::Reconsider)
                 }
             },
+        }
+    }
+
+    /// Appends a batch, again and again while the store gives no answer and time is left: what it holds was paid for.
+    /// The mark of the batch makes a repetition harmless.
+    pub(super) async fn append_surely(&self, job: &JobRef, batch: &Batch) -> Result<Append, StoreError> {
+        let mut pause = Duration::from_millis(limits::STORE_RETRY_FIRST_MS);
+        loop {
+            let failed = match self.store.append(job, batch).await {
+                Err(error @ StoreError::Unavailable { .. }) => error,
+                other => return other,
+            };
+            let again_at = self.clock.now().plus(pause);
+            if again_at.plus(Duration::from_millis(limits::DEADLINE_RESERVE_MS)) > self.deadline {
+                return Err(failed);
+            }
+            tracing::warn!(job = %job.job, at = %batch.at, error = %failed, "not appended; trying again");
+            self.clock.sleep_until(again_at).await;
+            pause = pause.saturating_mul(2).min(Duration::from_millis(limits::STORE_RETRY_MAX_MS));
         }
     }
 

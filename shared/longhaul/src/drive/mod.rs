@@ -53,7 +53,6 @@ pub struct Invocation<'a, S> {
     registry: &'a Registry,
     session: SessionId,
     clock: Clock,
-    started: Timestamp,
     deadline: Timestamp,
     driving: RefCell<BTreeSet<JobRef>>,
 }
@@ -77,8 +76,7 @@ impl Holding {
 impl<'a, S: Store> Invocation<'a, S> {
     /// An invocation that begins now and must end by `deadline`.
     pub fn begin(store: &'a S, registry: &'a Registry, session: SessionId, clock: Clock, deadline: Timestamp) -> Self {
-        let started = clock.now();
-        Self { store, registry, session, clock, started, deadline, driving: RefCell::default() }
+        Self { store, registry, session, clock, deadline, driving: RefCell::default() }
     }
 
     /// Does what a continuation asks.
@@ -135,9 +133,10 @@ impl<'a, S: Store> Invocation<'a, S> {
     }
 
     /// Keeps the session alive and its watchdog armed, for as long as this is polled: it never returns. `batch` are
-    /// the jobs that the invocation was called for.
+    /// the jobs that the invocation was called for, just after [`Invocation::announce`].
     pub async fn keep_alive(&self, batch: Vec<JobRef>) -> ! {
         let mut jobs = batch;
+        let mut announced = true;
         loop {
             // The watchdog goes first, so that behind every heartbeat there is one that arrives after its silence.
             if !jobs.is_empty() {
@@ -146,9 +145,10 @@ impl<'a, S: Store> Invocation<'a, S> {
                     tracing::warn!(session = %self.session, error = %error, "the watchdog message was not sent");
                 }
             }
-            if let Err(error) = self.announce().await {
+            if !announced && let Err(error) = self.announce().await {
                 tracing::warn!(session = %self.session, error = %error, "the heartbeat was not written");
             }
+            announced = false;
             self.clock.sleep(Duration::from_millis(limits::HEARTBEAT_INTERVAL_MS)).await;
             jobs = self.driving.borrow().iter().cloned().collect();
         }

@@ -124,9 +124,12 @@ impl<S: Store> Invocation<'_, S> {
             return self.block(holding, &At::of(&journal, self.clock.now()), mismatch).await;
         };
         let input = order.input.clone();
-        let shared = Shared::new(order, journal, self.clock, self.started, self.deadline);
+        let shared = Shared::new(order, journal, self.clock, self.deadline);
         let mut agent = Agent { future: run(Ctx::root(Rc::clone(&shared)), input), ended: None };
         let ending = loop {
+            if !self.renew(holding, &shared).await {
+                return Ok(Handled::Acknowledge);
+            }
             let verdict = match self.poll(&shared, &mut agent).await {
                 Polled::Ended(ending) => Verdict::End(ending),
                 Polled::Requested => self.serve(holding, &shared, &mut agent).await?,
@@ -189,16 +192,23 @@ impl<S: Store> Invocation<'_, S> {
         };
         if let Some((order, done)) = submission {
             let submitted = agent.beside(outside::submit(self.store, *order)).await;
+            if let Some(failure) = child_submitted(submitted)? {
+                return Ok(Verdict::End(Ending::Failed { failure }));
+            }
             // A receiver that is gone has been dropped by the author's code; the child goes on by itself.
-            let _ = done.send(child_submitted(submitted)?);
+            let _ = done.send(());
             return Ok(Verdict::GoOn);
         }
         let collected = collect(shared);
         if collected.entries.is_empty() {
             return Ok(Verdict::GoOn);
         }
+        if !shared.journal.borrow().has_room_for_steps() {
+            let message = "the journal is full; let the agent do its work in child jobs";
+            return Ok(Verdict::End(Ending::Failed { failure: Failure::new(ErrorClass::Budget, message) }));
+        }
         let batch = Batch::new(shared.journal.borrow().next(), fresh_nonce(), self.clock.now(), collected.entries);
-        let (stands, own) = match agent.beside(self.store.append(&holding.reference, &batch)).await? {
+        let (stands, own) = match agent.beside(self.append_surely(&holding.reference, &batch)).await? {
             Append::Written => (batch, true),
             Append::Conflict(found) => match on_conflict(holding.epoch(), batch.nonce, &found) {
                 OnConflict::Own => (*found, true),
@@ -256,24 +266,52 @@ impl<S: Store> Invocation<'_, S> {
         Ok(released?.map_or(Verdict::GoOn, Verdict::Done))
     }
 
-    /// One cheap read at the tail for what came from outside; a renewal of the due time where it has grown old.
+    /// Moves the due time on where it has grown old. False: another session has the job.
+    async fn renew(&self, holding: &mut Holding, shared: &Shared) -> bool {
+        let now = self.clock.now();
+        if now.since(holding.renewed_at) < Duration::from_millis(limits::LEASE_RENEWAL_INTERVAL_MS) {
+            return true;
+        }
+        holding.renewed_at = now;
+        let write = holding.held.renew(fresh_nonce(), &self.at(&shared.journal));
+        match self.store.write_job(&holding.reference, &write).await {
+            Ok(Write::Written { .. }) => {
+                holding.held.last_write = write.nonce;
+                true
+            }
+            Ok(Write::Refused(found)) => {
+                let mine = found.last_write == holding.held.last_write;
+                if !mine {
+                    tracing::info!(job = %holding.reference.job, epoch = holding.epoch().0, "stopped: the lease is lost");
+                }
+                mine
+            }
+            Err(error) => {
+                // The write may have gone through: then the next one is refused for its mark, and the job goes to
+                // another session; nothing is lost by that.
+                tracing::warn!(job = %holding.reference.job, %error, "the due time was not moved on");
+                true
+            }
+        }
+    }
+
+    /// One cheap read at the tail for what came from outside.
     async fn peek(&self, holding: &mut Holding, shared: &Rc<Shared>) -> Result<Verdict, DriveError> {
         let next = shared.journal.borrow().next();
-        if let Some(found) = self.store.batch_at(holding.reference.job, next).await? {
+        let found = match self.store.batch_at(holding.reference.job, next).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(job = %holding.reference.job, %error, "the look for a cancel failed; the next comes soon");
+                None
+            }
+        };
+        if let Some(found) = found {
             if let OnConflict::Stop(stop) = on_conflict(holding.epoch(), fresh_nonce(), &found) {
                 tracing::info!(job = %holding.reference.job, epoch = holding.epoch().0, "stopped in mid-step: {stop}");
                 return Ok(Verdict::Done(Handled::Acknowledge));
             }
             self.take_in(holding, &mut shared.journal.borrow_mut(), found)?;
             shared.grown.notify_waiters();
-        }
-        let now = self.clock.now();
-        if now.since(holding.renewed_at) >= Duration::from_millis(limits::LEASE_RENEWAL_INTERVAL_MS) {
-            let write = holding.held.renew(fresh_nonce(), &self.at(&shared.journal));
-            if let Write::Written { .. } = self.store.write_job(&holding.reference, &write).await? {
-                holding.held.last_write = write.nonce;
-            }
-            holding.renewed_at = now;
         }
         Ok(Verdict::GoOn)
     }
@@ -326,17 +364,19 @@ fn collect(shared: &Shared) -> Collected {
     collected
 }
 
-/// What a parent's step learns of its child's submission; only a failing store is the worker's business.
-fn child_submitted(submitted: Result<outside::Accepted, OutsideError>) -> Result<Result<(), Failure>, DriveError> {
+/// What a child's submission came to: none when the child is there. Only a failing store is the worker's business.
+fn child_submitted(submitted: Result<outside::Accepted, OutsideError>) -> Result<Option<Failure>, DriveError> {
     match submitted {
-        Ok(_) => Ok(Ok(())),
+        // Its id is its parent's and its step's: a different request under it is the same child, before its parent's
+        // input was edited. It goes on with what it was given.
+        Ok(_) | Err(OutsideError::OtherRequest) => Ok(None),
         Err(OutsideError::Store(error)) => Err(DriveError::Store(error)),
         Err(
             error @ (OutsideError::NoJob
-            | OutsideError::OtherRequest
             | OutsideError::Ended
+            | OutsideError::Full
             | OutsideError::NotReplayable
             | OutsideError::Journal(_)),
-        ) => Ok(Err(Failure::new(ErrorClass::Invalid, format!("the child job was not submitted: {error}")))),
+        ) => Ok(Some(Failure::new(ErrorClass::Invalid, format!("a child job was not submitted: {error}")))),
     }
 }
