@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul::outside::fresh_nonce;
 use longhaul::store::JobRef;
-use longhaul_engine::claim::{Claim, ClaimDecision, Claimer, Holder, News, decide};
+use longhaul_engine::claim::{Claim, ClaimDecision, Holder, News, decide};
 use longhaul_engine::entry::{StepId, StepKind};
 use longhaul_engine::ids::{Nonce, SessionId, SignalName, TenantId};
 use longhaul_engine::job::{JobWrite, Order, Progress, Usage};
@@ -108,8 +108,7 @@ pub fn outcomes(at: u64, count: u64) -> Batch {
 /// The claim that a session makes of a job that it has just read and that nobody holds.
 #[must_use]
 pub fn claim(job: &Job, by: &str) -> Claim {
-    let claimer = Claimer { session: &session(by), drives_it: false };
-    match decide(job, claimer, Holder::Dead, News::Something, fresh_nonce(), NOW) {
+    match decide(job, &session(by), Holder::Dead, News::Something, fresh_nonce(), NOW) {
         ClaimDecision::Claim(claim) => claim,
         other => panic!("no claim was decided but {other:?}"),
     }
