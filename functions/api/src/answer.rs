@@ -1,5 +1,6 @@
 //! Answers: JSON where all is well, a problem where it is not.
 
+use longhaul_aws::telemetry::chain;
 use std::time::Duration;
 
 use axum::Json;
@@ -11,8 +12,6 @@ use longhaul::outside::OutsideError;
 use longhaul::store::StoreError;
 use longhaul_wire::Problem;
 use serde::Serialize;
-
-use crate::chain::chain;
 
 /// When to try again after the store gave no usable answer: the SDK has tried for longer by itself.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
@@ -74,6 +73,7 @@ impl Refused {
             OutsideError::NoJob => Self(Problem::NoSuchJob { job: job.to_owned() }),
             OutsideError::OtherRequest => Self(Problem::KeyReused),
             OutsideError::Ended => Self(Problem::JobEnded { status: None }),
+            OutsideError::Full => Self(Problem::JobFull),
             OutsideError::NotReplayable => Self(Problem::NotReplayable { status: None }),
             OutsideError::Store(error) => error.into(),
             OutsideError::Journal(error) => error.into(),

@@ -1,5 +1,6 @@
 //! What stands around every request: its id, who calls, the body of a problem, and one line in the log.
 
+use longhaul_aws::telemetry::chain;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
@@ -15,7 +16,6 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use crate::answer::{Refused, with_header};
-use crate::chain::chain;
 use crate::service::Service;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -6,7 +6,6 @@
 
 mod agents;
 mod answer;
-mod chain;
 mod extract;
 mod frame;
 mod pages;
@@ -18,7 +17,6 @@ mod watch;
 
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 use longhaul_wire::TokenCheck;
-use longhaul_wire::token::TokenSettings;
 
 pub use routes::{openapi, router};
 pub use service::Service;
@@ -43,25 +41,14 @@ pub enum RunError {
 /// [`RunError`]; it has been logged.
 pub async fn run() -> Result<(), RunError> {
     telemetry::init();
-    serve().await.inspect_err(|error| tracing::error!(error = %chain::chain(error), "the api ends"))
+    serve().await.inspect_err(|error| tracing::error!(error = %telemetry::chain(error), "the api ends"))
 }
 
 async fn serve() -> Result<(), RunError> {
     let config = Config::from_env()?;
-    let tokens = TokenCheck::new(token_settings(&config)?);
+    let tokens = TokenCheck::new(config.tokens()?.clone());
     let agents = longhaul_wire::agents::shipped().map_err(RunError::Agents)?;
     let service = Service::new(AwsStore::connect(config).await, tokens, agents);
     let routes = tower::ServiceBuilder::new().map_request(stage::without_stage).service(router(service));
     Box::pin(lambda_http::run(routes)).await.map_err(RunError::Runtime)
-}
-
-fn token_settings(config: &Config) -> Result<TokenSettings, ConfigError> {
-    let tokens = config.tokens()?;
-    Ok(TokenSettings {
-        jwks_url: tokens.jwks_url.clone(),
-        issuer: tokens.issuer.clone(),
-        audience: tokens.audience.clone(),
-        tenant_claim: tokens.tenant_claim.clone(),
-        scope_claim: tokens.scope_claim.clone(),
-    })
 }

@@ -5,7 +5,6 @@
 //! time in the past, and nowhere else is it found again. So a sweep drops nothing: it moves the due time first, and
 //! what it could not do is due again at the next sweep.
 
-mod chain;
 mod metrics;
 mod sweep;
 
@@ -33,17 +32,17 @@ pub enum RunError {
 /// [`RunError`]; it has been logged.
 pub async fn run() -> Result<(), RunError> {
     telemetry::init();
-    serve().await.inspect_err(|error| tracing::error!(error = %chain::chain(error), "the sweeper ends"))
+    serve().await.inspect_err(|error| tracing::error!(error = %telemetry::chain(error), "the sweeper ends"))
 }
 
 async fn serve() -> Result<(), RunError> {
     let sweeper = Sweeper::new(AwsStore::connect(Config::from_env()?).await);
     let sweeper = &sweeper;
     let handler = service_fn(async move |event: LambdaEvent<Value>| {
-        let swept = sweeper
-            .handle(event.context.deadline)
-            .await
-            .map_err(|error| Diagnostic { error_type: "SweepError".to_owned(), error_message: chain::chain(&error) })?;
+        let swept = sweeper.handle(event.context.deadline).await.map_err(|error| Diagnostic {
+            error_type: "SweepError".to_owned(),
+            error_message: telemetry::chain(&error),
+        })?;
         metrics::print(&swept);
         Ok::<_, Diagnostic>(swept)
     });

@@ -1,5 +1,6 @@
 //! One sweep over all shards of the due index.
 
+use longhaul_aws::telemetry::chain;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
@@ -8,8 +9,6 @@ use longhaul::engine::sweep::{Sweep, decide};
 use longhaul::engine::{Timestamp, limits};
 use longhaul::store::{Continuation, JobRef, Store, StoreError};
 use serde::Serialize;
-
-use crate::chain::chain;
 
 /// Jobs of one shard that are looked at together: enough to hide the store's latency, too few to be throttled. A shard
 /// of 1,000 takes a second or two so.

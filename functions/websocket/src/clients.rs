@@ -3,12 +3,12 @@
 use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
 use longhaul::engine::{JobId, Timestamp};
 use longhaul_aws::connections::Connection;
+use longhaul_aws::telemetry::chain;
 use longhaul_wire::socket::{ClientMessage, ServerMessage};
 use longhaul_wire::token::TokenError;
 use longhaul_wire::{Problem, Scope, problem};
 use serde::Serialize;
 
-use crate::chain::chain;
 use crate::expiry::expires_at;
 use crate::{Time, WebSocket};
 

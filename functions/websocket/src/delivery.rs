@@ -1,12 +1,12 @@
 //! One message to one connection, with a few tries.
 
+use longhaul_aws::telemetry::chain;
 use std::time::Duration;
 
 use longhaul_aws::push::Pushed;
 use longhaul_wire::socket::ServerMessage;
 
 use crate::WebSocket;
-use crate::chain::chain;
 
 /// Waits before the second and each further try of a message. A watcher whose buffer is full for longer than their sum
 /// is too slow: it catches up by its cursor.

@@ -4,7 +4,6 @@
 //! stream brings what was written into journals ([`stream`]), which is pushed to every subscriber of the job and, at a
 //! job's end, posted to its webhook. Neither side can delay a job: both only read what the worker has written.
 
-mod chain;
 pub mod clients;
 mod delivery;
 mod expiry;
@@ -20,7 +19,6 @@ use longhaul::engine::Timestamp;
 use longhaul_aws::push::Push;
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 use longhaul_wire::TokenCheck;
-use longhaul_wire::token::TokenSettings;
 use serde_json::Value;
 
 use crate::webhook::Webhooks;
@@ -91,7 +89,7 @@ impl Time {
 /// [`RunError`]; it has been logged.
 pub async fn run() -> Result<(), RunError> {
     telemetry::init();
-    serve().await.inspect_err(|error| tracing::error!(error = %chain::chain(error), "the WebSocket function ends"))
+    serve().await.inspect_err(|error| tracing::error!(error = %telemetry::chain(error), "the WebSocket function ends"))
 }
 
 async fn serve() -> Result<(), RunError> {
@@ -99,10 +97,10 @@ async fn serve() -> Result<(), RunError> {
     let function = &function;
     let handler = service_fn(async move |event: LambdaEvent<Value>| {
         let LambdaEvent { payload, context } = event;
-        function
-            .handle(payload, context.deadline)
-            .await
-            .map_err(|error| Diagnostic { error_type: "EventError".to_owned(), error_message: chain::chain(&error) })
+        function.handle(payload, context.deadline).await.map_err(|error| Diagnostic {
+            error_type: "EventError".to_owned(),
+            error_message: telemetry::chain(&error),
+        })
     });
     Box::pin(lambda_runtime::run(handler)).await.map_err(RunError::Runtime)
 }
@@ -115,15 +113,9 @@ impl WebSocket {
     pub fn new(store: AwsStore) -> Result<Self, ConfigError> {
         let config = store.config();
         let push = Push::new(store.clients(), config.push_endpoint()?);
-        let settings = config.tokens()?.clone();
-        let tokens = TokenCheck::new(TokenSettings {
-            jwks_url: settings.jwks_url,
-            issuer: settings.issuer,
-            audience: settings.audience,
-            tenant_claim: settings.tenant_claim,
-            scope_claim: settings.scope_claim,
-        });
-        Ok(Self { store, push, tokens, webhooks: Webhooks::default() })
+        let tokens = TokenCheck::new(config.tokens()?.clone());
+        let webhooks = Webhooks::new(config.webhook_loopback);
+        Ok(Self { store, push, tokens, webhooks })
     }
 
     /// Handles an event of either side, in an invocation that must have answered by `deadline_ms` (milliseconds since

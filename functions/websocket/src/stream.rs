@@ -1,6 +1,7 @@
 //! What was written into journals, as the table's stream brings it: pushed to whoever watches, reported where the
 //! caller wants the end reported, and cleared away when a job's time is over.
 
+use longhaul_aws::telemetry::chain;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,6 @@ use longhaul_aws::dynamo::StreamedBatch;
 use longhaul_wire::socket::ServerMessage;
 use longhaul_wire::{Event, Problem};
 
-use crate::chain::chain;
 use crate::delivery::Delivered;
 use crate::{Time, WebSocket};
 

@@ -1,5 +1,6 @@
 //! A new subscription: first what has happened, then what happens.
 
+use longhaul_aws::telemetry::chain;
 use std::time::Duration;
 
 use longhaul::engine::{Batch, JobId, Seq};
@@ -8,7 +9,6 @@ use longhaul_aws::connections::Connection;
 use longhaul_wire::socket::ServerMessage;
 use longhaul_wire::{Event, Problem};
 
-use crate::chain::chain;
 use crate::clients::{Refusal, unavailable};
 use crate::delivery::Delivered;
 use crate::{Time, WebSocket};

@@ -55,16 +55,22 @@ pub(crate) enum WebhookError {
 }
 
 /// Reports ends.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Webhooks {
+    /// Whether reports may go to this very machine.
+    loopback_allowed: bool,
     /// Made at the first report: it costs some milliseconds that a cold start should not pay.
     client: OnceLock<Client>,
 }
 
 impl Webhooks {
+    pub(crate) const fn new(loopback_allowed: bool) -> Self {
+        Self { loopback_allowed, client: OnceLock::new() }
+    }
+
     /// Reports an event, trying again a few times, for at most `limit`.
     pub(crate) async fn report(&self, address: &str, event: &Event, limit: Duration) -> Result<(), WebhookError> {
-        let url = checked(address).ok_or(WebhookError::Address)?;
+        let url = checked(address, self.loopback_allowed).ok_or(WebhookError::Address)?;
         let host = url.host_str().unwrap_or_default().to_owned();
         let late = WebhookError::OutOfTime { host: host.clone() };
         tokio::time::timeout(limit, self.try_all(url, &host, event)).await.unwrap_or(Err(late))
@@ -107,17 +113,24 @@ impl Webhooks {
     }
 }
 
-/// The address, if it is one that reports are sent to.
-fn checked(address: &str) -> Option<Url> {
+/// The address, if it is one that reports are sent to: https to the outside, and this very machine only where that was
+/// allowed, since the Lambda runtime itself listens there. A name that leads inside is not seen through here.
+fn checked(address: &str, loopback_allowed: bool) -> Option<Url> {
     let url = Url::parse(address).ok()?;
-    let loopback = match url.host()? {
-        Host::Domain(name) => name == "localhost",
-        Host::Ipv4(address) => address.is_loopback(),
-        Host::Ipv6(address) => address.is_loopback(),
+    let (loopback, inside) = match url.host()? {
+        Host::Domain(name) => (name == "localhost" || name.ends_with(".localhost"), false),
+        Host::Ipv4(address) => (
+            address.is_loopback(),
+            address.is_private() || address.is_link_local() || address.is_unspecified() || address.is_broadcast(),
+        ),
+        Host::Ipv6(address) => (
+            address.is_loopback() || address.to_ipv4_mapped().is_some(),
+            address.is_unique_local() || address.is_unicast_link_local() || address.is_unspecified(),
+        ),
     };
     match url.scheme() {
-        "https" => Some(url),
-        "http" if loopback => Some(url),
+        "https" if !inside && (!loopback || loopback_allowed) => Some(url),
+        "http" if loopback && loopback_allowed => Some(url),
         _ => None,
     }
 }
@@ -138,20 +151,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_go_to_https_and_loopback_alone() {
-        for (address, taken) in [
-            ("https://hooks.example/longhaul?key=1", true),
-            ("http://127.0.0.1:9000/end", true),
-            ("http://[::1]/end", true),
-            ("http://localhost/end", true),
-            ("http://hooks.example/end", false),
-            ("http://localhost.example/end", false),
-            ("ftp://127.0.0.1/end", false),
-            ("file:///etc/passwd", false),
-            ("hooks.example", false),
-            ("", false),
+    fn reports_go_outside_by_https_and_to_this_machine_where_allowed() {
+        // The address, and whether it is taken on AWS and in development.
+        for (address, on_aws, in_development) in [
+            ("https://hooks.example/longhaul?key=1", true, true),
+            ("https://8.8.8.8/end", true, true),
+            ("http://127.0.0.1:9000/end", false, true),
+            ("https://127.0.0.1:9000/end", false, true),
+            ("http://127.0.0.1:9001/2018-06-01/runtime/init/error", false, true),
+            ("http://[::1]/end", false, true),
+            ("http://localhost/end", false, true),
+            ("https://10.0.0.1/end", false, false),
+            ("https://169.254.169.254/latest/meta-data", false, false),
+            ("https://[::ffff:10.0.0.1]/end", false, true),
+            ("https://[fd00::1]/end", false, false),
+            ("http://hooks.example/end", false, false),
+            ("http://localhost.example/end", false, false),
+            ("ftp://127.0.0.1/end", false, false),
+            ("file:///etc/passwd", false, false),
+            ("hooks.example", false, false),
+            ("", false, false),
         ] {
-            assert_eq!(checked(address).is_some(), taken, "{address}");
+            assert_eq!(checked(address, false).is_some(), on_aws, "{address} on AWS");
+            assert_eq!(checked(address, true).is_some(), in_development, "{address} in development");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! One invocation: a batch of messages, all of whose jobs are driven at the same time.
 
+use longhaul_aws::telemetry::chain;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -16,7 +17,6 @@ use longhaul::{Clock, Registry};
 use longhaul_aws::sqs::{Incoming, IncomingError};
 use tracing::Instrument as _;
 
-use crate::chain::chain;
 use crate::redrive;
 
 /// Time before the deadline at which whatever still runs is dropped, so that the answer about the rest of the batch

@@ -5,7 +5,6 @@
 //! each invocation its session and its deadline, and tells the queue which messages are done with.
 
 mod batch;
-mod chain;
 mod redrive;
 
 use std::cell::OnceCell;
@@ -41,7 +40,7 @@ pub enum RunError {
 /// [`RunError`]; it has been logged.
 pub async fn run() -> Result<(), RunError> {
     telemetry::init();
-    serve().await.inspect_err(|error| tracing::error!(error = %chain::chain(error), "the worker ends"))
+    serve().await.inspect_err(|error| tracing::error!(error = %telemetry::chain(error), "the worker ends"))
 }
 
 async fn serve() -> Result<(), RunError> {
@@ -78,5 +77,5 @@ impl Workplace {
 
 /// An error as the Lambda runtime logs and reports it.
 fn failed(kind: &str, error: &(dyn std::error::Error + 'static)) -> Diagnostic {
-    Diagnostic { error_type: kind.to_owned(), error_message: chain::chain(error) }
+    Diagnostic { error_type: kind.to_owned(), error_message: telemetry::chain(error) }
 }

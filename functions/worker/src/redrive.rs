@@ -48,6 +48,6 @@ pub(crate) async fn replay<S: Store>(
             tracing::info!("a dead letter whose job has gone on since");
             Ok(())
         }
-        Err(error @ (OutsideError::Store(_) | OutsideError::Journal(_))) => Err(error),
+        Err(error @ (OutsideError::Full | OutsideError::Store(_) | OutsideError::Journal(_))) => Err(error),
     }
 }

@@ -64,7 +64,7 @@ impl Stack {
             function: self.function.clone(),
             batch_size: 100,
             window: Duration::ZERO,
-            filter: StreamFilter::journal_entries(),
+            filters: vec![StreamFilter::journal_entries()],
             retry: RetryPolicy { max_retries: 1, bisect: false },
             report_batch_item_failures: false,
         };

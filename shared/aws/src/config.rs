@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use longhaul_wire::token::TokenSettings;
+
 /// Why the environment does not describe a working function.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
@@ -50,32 +52,6 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How tokens of callers are checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TokenSettings {
-    /// Where the issuer publishes its keys.
-    pub jwks_url: String,
-    /// The `iss` that a token must have.
-    pub issuer: String,
-    /// The `aud` that a token must have.
-    pub audience: String,
-    /// The claim that names the tenant.
-    pub tenant_claim: String,
-    /// The claim that lists the scopes.
-    pub scope_claim: String,
-}
-
-/// Which model answers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelSettings {
-    /// Base URL of a Chat Completions server, ending in `/v1`.
-    pub url: String,
-    /// The model's name.
-    pub model: String,
-    /// Its key, where the server wants one.
-    pub key: Option<Secret>,
-}
-
 /// Fixed credentials from the environment, as Lambda hands them to a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessKey {
@@ -116,8 +92,9 @@ pub struct Config {
     /// Where AWS is.
     pub aws: Aws,
     push_endpoint: Option<String>,
+    /// Whether reports may go to this very machine: for development, and never on AWS.
+    pub webhook_loopback: bool,
     tokens: Result<TokenSettings, ConfigError>,
-    model: Result<ModelSettings, ConfigError>,
 }
 
 impl Config {
@@ -143,7 +120,7 @@ impl Config {
             aws: variables.aws()?,
             push_endpoint: variables.optional_address("LONGHAUL_PUSH_ENDPOINT")?,
             tokens: variables.tokens(),
-            model: variables.model(),
+            webhook_loopback: variables.optional("LONGHAUL_WEBHOOK_LOOPBACK").is_some(),
         })
     }
 
@@ -164,14 +141,6 @@ impl Config {
     /// [`ConfigError`] naming the variable at fault.
     pub fn tokens(&self) -> Result<&TokenSettings, ConfigError> {
         self.tokens.as_ref().map_err(Clone::clone)
-    }
-
-    /// Which model answers.
-    ///
-    /// # Errors
-    /// [`ConfigError`] naming the variable at fault.
-    pub fn model(&self) -> Result<&ModelSettings, ConfigError> {
-        self.model.as_ref().map_err(Clone::clone)
     }
 }
 
@@ -230,14 +199,6 @@ impl<L: Fn(&'static str) -> Option<String>> Variables<L> {
             scope_claim: self.optional("LONGHAUL_JWT_SCOPE_CLAIM").unwrap_or_else(|| "scope".to_owned()),
         })
     }
-
-    fn model(&self) -> Result<ModelSettings, ConfigError> {
-        Ok(ModelSettings {
-            url: self.address("LONGHAUL_MODEL_URL", "the base URL of a Chat Completions server")?,
-            model: self.needed("LONGHAUL_MODEL", "the model")?,
-            key: self.optional("LONGHAUL_MODEL_KEY").map(Secret::new),
-        })
-    }
 }
 
 #[cfg(test)]
@@ -278,7 +239,7 @@ mod tests {
         assert_eq!(config.table, "jobs");
         assert_eq!(config.push_endpoint().unwrap(), "https://x.execute-api.eu-west-1.amazonaws.com/live");
         assert_eq!(config.tokens().unwrap().tenant_claim, "tenant");
-        assert_eq!(config.model().unwrap().key.as_ref().unwrap().reveal(), "sesame");
+        assert_eq!(config.aws.access_key.as_ref().unwrap().secret.reveal(), "opensesame");
         assert_eq!(config.aws.s3_url.as_deref(), Some("http://127.0.0.1:9000"));
         assert_eq!(config.aws.sqs_url, None);
     }
@@ -309,8 +270,7 @@ mod tests {
     #[test]
     fn what_some_functions_need_is_missed_when_asked_for() {
         assert!(read(&[("LONGHAUL_PUSH_ENDPOINT", "")]).unwrap().push_endpoint().is_err());
-        let config = read(&[("LONGHAUL_JWT_ISSUER", ""), ("LONGHAUL_MODEL", "")]).unwrap();
+        let config = read(&[("LONGHAUL_JWT_ISSUER", "")]).unwrap();
         assert!(config.tokens().unwrap_err().to_string().contains("LONGHAUL_JWT_ISSUER"));
-        assert!(config.model().unwrap_err().to_string().contains("LONGHAUL_MODEL"));
     }
 }

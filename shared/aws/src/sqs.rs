@@ -10,7 +10,6 @@ use longhaul::store::{About, Continuation, JobRef, StoreError};
 use longhaul_engine::ids::SignalKey;
 use longhaul_engine::{AgentRef, Failure, Job, Timestamp, limits};
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use crate::dynamo::{AwsStore, unavailable};
 
@@ -130,8 +129,9 @@ impl AwsStore {
     }
 
     pub(crate) async fn send_dead_letter(&self, job: &Job, failure: &Failure) -> Result<(), StoreError> {
-        // Fresh for each message: one that is redriven twice is one replay, a later failure's message is another.
-        let replay_key = SignalKey::try_from(format!("redrive-{}", Uuid::new_v4()))
+        // One for each end: a letter that was sent twice, or is redriven twice, is one replay; a later failure's letter is
+        // another.
+        let replay_key = SignalKey::try_from(format!("redrive-{}", job.progress.tail))
             .map_err(|error| unavailable("naming a dead letter", error))?;
         let dead_letter = DeadLetter {
             replay_key,

@@ -2,6 +2,8 @@
 //!
 //! Prompts, answers and tokens are no fields of any log line: what a job says stands in its journal alone.
 
+use std::error::Error;
+
 use tracing_subscriber::EnvFilter;
 
 /// Directives that quiet the libraries underneath: at `debug` they would print headers and bodies.
@@ -38,6 +40,18 @@ fn filter(level: Option<&str>) -> EnvFilter {
     // A caller's own directive for a library comes later and so goes first.
     let directives = format!("{},{wanted}", LIBRARIES.join(","));
     EnvFilter::try_new(directives).unwrap_or_else(|_| EnvFilter::new("info"))
+}
+
+/// An error with everything underneath it, in one line: JSON logs show an error's own message alone.
+#[must_use]
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut line = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        line = format!("{line}: {cause}");
+        next = cause.source();
+    }
+    line
 }
 
 #[cfg(test)]

@@ -103,6 +103,8 @@ pub enum Problem {
         /// How, where that is known.
         status: Option<Status>,
     },
+    /// The job has taken in as many requests as it can.
+    JobFull,
     /// Only a job that failed or was cancelled can be replayed.
     NotReplayable {
         /// Where the job stands.
@@ -143,7 +145,7 @@ impl Problem {
             Self::NotAllowed { .. } => 403,
             Self::UnknownRoute { .. } | Self::NoSuchJob { .. } => 404,
             Self::MethodNotAllowed { .. } => 405,
-            Self::JobEnded { .. } | Self::NotReplayable { .. } => 409,
+            Self::JobEnded { .. } | Self::JobFull | Self::NotReplayable { .. } => 409,
             Self::BodyTooLarge { .. } => 413,
             Self::UnsupportedMediaType => 415,
             Self::KeyReused => 422,
@@ -170,6 +172,7 @@ impl Problem {
             Self::BodyTooLarge { .. } => "body-too-large",
             Self::KeyReused => "idempotency-key-reused",
             Self::JobEnded { .. } => "job-ended",
+            Self::JobFull => "job-full",
             Self::NotReplayable { .. } => "not-replayable",
             Self::Unavailable { .. } => "unavailable",
             Self::Internal => "internal",
@@ -194,6 +197,7 @@ impl Problem {
             Self::BodyTooLarge { .. } => "The body is too large",
             Self::KeyReused => "The idempotency key belongs to another request",
             Self::JobEnded { .. } => "The job has ended",
+            Self::JobFull => "The job can take in nothing more",
             Self::NotReplayable { .. } => "The job cannot be replayed",
             Self::Unavailable { .. } => "The service cannot answer now",
             Self::Internal => "The service has a fault",
@@ -253,6 +257,9 @@ impl Problem {
                 "{} Only a replay (POST …/replay) of a job that FAILED or was CANCELLED opens it again.",
                 stands(*status, "The job has ended and takes nothing in any more.")
             ),
+            Self::JobFull => {
+                "The job's journal has no room for further requests from outside. Submit another job.".into()
+            }
             Self::NotReplayable { status } => format!(
                 "{} Only a job that FAILED or was CANCELLED can be replayed.",
                 stands(*status, "The job is not in a state to be replayed.")
@@ -306,6 +313,7 @@ impl Problem {
             | Self::InvalidField { .. }
             | Self::UnsupportedMediaType
             | Self::KeyReused
+            | Self::JobFull
             | Self::JobEnded { status: None }
             | Self::NotReplayable { status: None }
             | Self::Unavailable { .. }

@@ -161,6 +161,7 @@ impl FarEnd {
 async fn function(ground: &Ground, base: &str, changes: &[(&'static str, String)]) -> WebSocket {
     let mut environment = vec![
         ("LONGHAUL_PUSH_ENDPOINT", format!("{base}/live")),
+        ("LONGHAUL_WEBHOOK_LOOPBACK", "1".to_owned()),
         ("LONGHAUL_JWKS_URL", format!("{base}/.well-known/jwks.json")),
         ("LONGHAUL_JWT_ISSUER", ISSUER.to_owned()),
         ("LONGHAUL_JWT_AUDIENCE", AUDIENCE.to_owned()),

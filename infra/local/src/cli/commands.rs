@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::connect::Connected;
 use super::follow::Follow;
+use super::output::{plain, print, say};
 use super::progress::Progress;
 use super::{CliError, Command, DeadLettersCommand, JobsCommand, Output, Place, Replay, tables};
 use crate::rehearsal;
@@ -51,7 +52,7 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
             let data = place.folder()?;
             std::fs::create_dir_all(&data)?;
             let lifetime = Duration::from_secs(hours.saturating_mul(3_600));
-            println!("{}", Issuer::open(&data)?.mint(&place.tenant, &subject, lifetime)?);
+            print(&Issuer::open(&data)?.mint(place.tenant.as_str(), &subject, lifetime)?)?;
             Ok(ExitCode::SUCCESS)
         }
         // `super::run` has taken this way already: a function has a runtime of its own.
@@ -65,19 +66,19 @@ async fn up(place: &Place, port: u16, websocket_port: u16) -> Result<ExitCode, C
     let data = options.data.clone();
     let stack = Stack::start(crate::stack::StackOptions { api_port: port, websocket_port, ..options }).await?;
     let addresses = stack.addresses();
-    let token = stack.issuer().mint(&place.tenant, "developer", Duration::from_secs(12 * 3_600))?;
-    println!("API         {}", addresses.api);
-    println!("WebSocket   {}", addresses.websocket);
-    println!("model       {model}");
-    println!("data        {}", data.display());
-    println!("logs        {}", data.join("logs").display());
-    println!("tenant      {}", place.tenant);
-    println!("token       {token}");
-    println!();
-    println!("Try, in another terminal:  longhaul research \"how queues make agents reliable\"");
-    println!("Ctrl-C ends the stack; jobs go on when it is started again.");
+    let token = stack.issuer().mint(place.tenant.as_str(), "developer", Duration::from_secs(12 * 3_600))?;
+    print(&format!("API         {}", addresses.api))?;
+    print(&format!("WebSocket   {}", addresses.websocket))?;
+    print(&format!("model       {model}"))?;
+    print(&format!("data        {}", data.display()))?;
+    print(&format!("logs        {}", data.join("logs").display()))?;
+    print(&format!("tenant      {}", place.tenant))?;
+    print(&format!("token       {token}"))?;
+    print("")?;
+    print("Try, in another terminal:  longhaul research \"how queues make agents reliable\"")?;
+    print("Ctrl-C ends the stack; jobs go on when it is started again.")?;
     tokio::signal::ctrl_c().await?;
-    eprintln!("ending");
+    say("ending");
     stack.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }
@@ -133,12 +134,12 @@ async fn submit_and_watch(
         Ok(job) if detach => detached(&connected, &job, output),
         Ok(job) => {
             if connected.is_own() {
-                eprintln!(
+                say(&format!(
                     "model: {}",
                     said_of_model(ModelChoice::from_lookup(|name| std::env::var(name).ok()).as_ref())
-                );
+                ));
             }
-            eprintln!("job {} ({}), accepted by {}", job.id, job.agent, connected.addresses.api);
+            say(&format!("job {} ({}), accepted by {}", job.id, job.agent, connected.addresses.api));
             watch(&connected, &job.id.to_string(), 0, output).await
         }
         Err(error) => Err(error),
@@ -151,10 +152,10 @@ fn detached(connected: &Connected, job: &JobView, output: Output) -> Result<Exit
     if output.json {
         print_json(job)?;
     } else {
-        println!("{}", job.id);
+        print(&job.id.to_string())?;
     }
     if connected.is_own() {
-        eprintln!("no stack goes on after this command; the job goes on with the next: {}", connected.hint(job));
+        say(&format!("no stack goes on after this command; the job goes on with the next: {}", connected.hint(job)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -175,7 +176,7 @@ async fn watch(connected: &Connected, id: &str, after: u64, output: Output) -> R
                 interrupted?;
                 progress.finish();
                 let goes_on = if connected.is_own() { "goes on with" } else { "goes on; watch it with" };
-                eprintln!("not watching any more; the job {goes_on}: {}", connected.hint(&before));
+                say(&format!("not watching any more; the job {goes_on}: {}", connected.hint(&before)));
                 return Ok(ExitCode::from(130));
             }
         };
@@ -226,21 +227,21 @@ fn print_outcome(job: &JobView, output: Output) -> Result<ExitCode, CliError> {
         match (&job.result, &job.failure) {
             // An agent that writes a report is asked for the report.
             (Some(result), _) => match result.get("report").and_then(Value::as_str) {
-                Some(report) => println!("\n{report}"),
-                None => println!("{}", serde_json::to_string_pretty(result)?),
+                Some(report) => print(&plain(&format!("\n{report}")))?,
+                None => print(&serde_json::to_string_pretty(result)?)?,
             },
             (None, Some(failure)) => {
-                eprintln!("failed ({}): {}", failure.class, failure.message);
+                say(&format!("failed ({}): {}", failure.class, failure.message));
                 for cause in &failure.causes {
-                    eprintln!("  because: {cause}");
+                    say(&format!("  because: {cause}"));
                 }
-                eprintln!("read it:   longhaul dead-letters show {}", job.id);
-                eprintln!("replay it: longhaul dead-letters replay {} [--input JSON]", job.id);
+                say(&format!("read it:   longhaul dead-letters show {}", job.id));
+                say(&format!("replay it: longhaul dead-letters replay {} [--input JSON]", job.id));
             }
-            (None, None) => eprintln!("{}", job.status.as_str()),
+            (None, None) => say(job.status.as_str()),
         }
         let tokens = job.usage.input_tokens.saturating_add(job.usage.output_tokens);
-        eprintln!("job {}: {}, {} steps, {tokens} tokens", job.id, job.status.as_str(), job.steps);
+        say(&format!("job {}: {}, {} steps, {tokens} tokens", job.id, job.status.as_str(), job.steps));
     }
     Ok(if completed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -258,13 +259,13 @@ async fn jobs(connected: &Connected, command: JobsCommand) -> Result<ExitCode, C
         JobsCommand::Show { id, output } => show(connected, &id, output).await,
         JobsCommand::Cancel { id, reason } => {
             client.cancel(&id, &CancelRequest { reason }).await?;
-            eprintln!("asked job {id} to end");
+            say(&format!("asked job {id} to end"));
             Ok(ExitCode::SUCCESS)
         }
         JobsCommand::Signal { id, name, payload } => {
             let payload = json_argument("--payload", &payload)?;
             client.signal(&id, &name, &SignalRequest { payload }).await?;
-            eprintln!("sent the signal {name} to job {id}");
+            say(&format!("sent the signal {name} to job {id}"));
             if connected.is_own() {
                 return watch(connected, &id, 0, Output { json: false }).await;
             }
@@ -291,7 +292,7 @@ async fn show(connected: &Connected, id: &str, output: Output) -> Result<ExitCod
     if output.json {
         print_json(&json!({ "job": job, "journal": journal }))?;
     } else {
-        println!("{}", tables::story(&job, &journal));
+        print(&tables::story(&job, &journal))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -303,7 +304,7 @@ async fn replay(connected: &Connected, request: Replay) -> Result<ExitCode, CliE
     let edit = EditRequest { input, budget };
     let taken_in = connected.client.replay(&id, &ReplayRequest { from, edit }).await?;
     if detach {
-        eprintln!("job {id} is open again");
+        say(&format!("job {id} is open again"));
         return Ok(ExitCode::SUCCESS);
     }
     // What came before the replay has been seen.
@@ -315,12 +316,12 @@ fn print_or_json<T: Serialize>(value: &T, output: Output, table: fn(&T) -> Strin
     if output.json {
         print_json(value)?;
     } else {
-        println!("{}", table(value));
+        print(&table(value))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn print_json(value: &impl Serialize) -> Result<(), CliError> {
-    println!("{}", serde_json::to_string(value)?);
+    print(&serde_json::to_string(value)?)?;
     Ok(())
 }

@@ -1,17 +1,21 @@
 //! The stack that a command works with: one that runs already, or one that lives as long as the command.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_wire::JobView;
 
 use super::client::Client;
 use super::{CliError, Place};
 use crate::rehearsal::Rehearsal;
-use crate::stack::{Addresses, Issuer, ModelChoice, Stack, StackOptions, running};
+use crate::stack::{Addresses, FolderError, Issuer, ModelChoice, Stack, StackError, StackOptions, running};
 
 /// How long a command's own token is good: longer than anybody watches.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3_600);
+
+/// How long a folder that another command is taking or leaving is waited for, and how often it is looked at.
+const TAKEN_WAIT: Duration = Duration::from_secs(10);
+const TAKEN_LOOK: Duration = Duration::from_millis(100);
 
 /// A stack to work with.
 pub(super) struct Connected {
@@ -68,17 +72,26 @@ impl Place {
     /// Connects to the stack of the data folder, starting one if none runs.
     pub(super) async fn connect(&self) -> Result<Connected, CliError> {
         let data = self.folder()?;
-        if let Some(addresses) = running(&data) {
-            let token = Issuer::open(&data)?.mint(&self.tenant, "developer", TOKEN_LIFETIME)?;
-            return Ok(Connected { client: Client::new(&addresses.api, &token), addresses, own: None });
-        }
-        let stack = Stack::start(self.options()?).await?;
-        let token = stack.issuer().mint(&self.tenant, "developer", TOKEN_LIFETIME)?;
+        let give_up_at = Instant::now() + TAKEN_WAIT;
+        let stack = loop {
+            if let Some(addresses) = running(&data) {
+                let token = Issuer::open(&data)?.mint(self.tenant.as_str(), "developer", TOKEN_LIFETIME)?;
+                return Ok(Connected { client: Client::new(&addresses.api, &token), addresses, own: None });
+            }
+            match Stack::start(self.options()?).await {
+                Ok(stack) => break stack,
+                // Another command has just taken the folder, or is about to leave it.
+                Err(StackError::Folder(FolderError::Taken { .. })) if Instant::now() < give_up_at => {
+                    tokio::time::sleep(TAKEN_LOOK).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let token = stack.issuer().mint(self.tenant.as_str(), "developer", TOKEN_LIFETIME)?;
         let addresses = stack.addresses().clone();
         Ok(Connected { client: Client::new(&addresses.api, &token), addresses, own: Some(stack) })
     }
 }
 
 /// Variables of the person's own that the functions get too.
-const PASSED_ON: [&str; 4] =
-    ["LONGHAUL_LOG", "LONGHAUL_RETRY_WAIT_FIRST_MS", "LONGHAUL_SEARCH_URL", "LONGHAUL_SEARCH_KEY"];
+const PASSED_ON: [&str; 2] = ["LONGHAUL_LOG", "LONGHAUL_RETRY_WAIT_FIRST_MS"];

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use longhaul_wire::problem::ProblemBody;
 
+use super::output::say;
 use crate::stack::{IssuerError, StackError};
 
 /// Why a command failed.
@@ -108,19 +109,19 @@ impl From<StackError> for CliError {
 impl CliError {
     /// Prints the error with all its causes, and what the API said of it.
     pub(super) fn print(&self) {
-        eprintln!("error: {self}");
+        say(&format!("error: {self}"));
         let mut cause = self.source();
         while let Some(error) = cause {
-            eprintln!("  because: {error}");
+            say(&format!("  because: {error}"));
             cause = error.source();
         }
         if let Self::Refused { problem, .. } = self {
-            eprintln!("  {}", problem.detail);
+            say(&format!("  {}", problem.detail));
             if let Some(field) = &problem.field {
-                eprintln!("  field: {field}");
+                say(&format!("  field: {field}"));
             }
             if let Some(request_id) = &problem.request_id {
-                eprintln!("  request: {request_id}");
+                say(&format!("  request: {request_id}"));
             }
         }
     }

@@ -6,6 +6,7 @@ mod connect;
 mod error;
 mod follow;
 mod functions;
+mod output;
 mod progress;
 mod tables;
 
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use longhaul_engine::TenantId;
 
 pub use error::CliError;
 
@@ -35,7 +37,7 @@ struct Place {
     data: Option<PathBuf>,
     /// The tenant that you act for.
     #[arg(long, global = true, env = "LONGHAUL_TENANT", default_value = crate::stack::TENANT_DEFAULT)]
-    tenant: String,
+    tenant: TenantId,
     #[command(flatten)]
     running: Running,
 }
@@ -241,6 +243,7 @@ pub fn run() -> ExitCode {
     };
     match done {
         Ok(code) => code,
+        Err(CliError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             error.print();
             ExitCode::FAILURE

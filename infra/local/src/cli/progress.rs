@@ -9,6 +9,8 @@ use longhaul_wire::Event;
 use longhaul_wire::events::EventType;
 use serde_json::Value;
 
+use super::output::say;
+
 /// Characters of a message that goes into a line.
 const LINE_TEXT_MAX: usize = 160;
 
@@ -44,7 +46,7 @@ impl Progress {
     pub(super) fn say(&self, line: &str) {
         match &self.terminal {
             Some(terminal) if terminal.all.println(line).is_ok() => {}
-            Some(_) | None => eprintln!("{line}"),
+            Some(_) | None => say(line),
         }
     }
 

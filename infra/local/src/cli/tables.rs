@@ -53,7 +53,7 @@ pub(super) fn story(job: &JobView, journal: &[EntryView]) -> String {
         format!("job       {}", job.id),
         format!("agent     {}", job.agent),
         format!("status    {}", job.status.as_str()),
-        format!("submitted {} by {}", job.submitted_at, job.submitted_by),
+        format!("submitted {} by {}", job.submitted_at, plain(&Value::String(job.submitted_by.clone()))),
         format!("used      {} steps, {} + {} tokens", job.steps, job.usage.input_tokens, job.usage.output_tokens),
     ];
     if let Some(input) = &job.input {
@@ -84,7 +84,7 @@ pub(super) fn story(job: &JobView, journal: &[EntryView]) -> String {
     }
     lines.push(String::new());
     lines.push(table.to_string());
-    lines.join("\n")
+    super::output::plain(&lines.join("\n"))
 }
 
 /// What an entry holds besides its place, cut to a line or two.

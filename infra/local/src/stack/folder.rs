@@ -69,7 +69,11 @@ impl Folder {
     /// See [`FolderError`].
     pub fn take(path: &Path) -> Result<Self, FolderError> {
         let failed = |source| FolderError::Io { path: path.to_owned(), source };
-        std::fs::create_dir_all(path).map_err(failed)?;
+        let mut folder = std::fs::DirBuilder::new();
+        // Journals hold what people asked and what models answered: they are their owner's alone.
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
+        folder.recursive(true).create(path).map_err(failed)?;
         let lock =
             File::options().create(true).truncate(false).write(true).open(path.join(LOCK_FILE)).map_err(failed)?;
         match lock.try_lock() {

@@ -297,6 +297,7 @@ fn environment(
             ("LONGHAUL_JWT_AUDIENCE", AUDIENCE.to_owned()),
             ("LONGHAUL_CORPUS", shipped.join(corpus::CORPUS_FOLDER).display().to_string()),
             ("LONGHAUL_LOG_FORMAT", "text".to_owned()),
+            ("LONGHAUL_WEBHOOK_LOOPBACK", "1".to_owned()),
             ("AWS_ENDPOINT_URL_DYNAMODB", stores.dynamodb.endpoint().to_owned()),
             ("AWS_ENDPOINT_URL_SQS", sqs.endpoint.clone()),
             ("AWS_ENDPOINT_URL_S3", stores.s3.endpoint.clone()),

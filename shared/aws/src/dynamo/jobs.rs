@@ -148,7 +148,11 @@ impl AwsStore {
                 .set_exclusive_start_key(start);
             let answer = Box::pin(query.send()).await.map_err(|error| unavailable("reading the due index", error))?;
             for item in answer.items() {
-                jobs.push(reference(item)?);
+                match reference(item) {
+                    Ok(job) => jobs.push(job),
+                    // One bad item must not keep all the others of its shard from being looked after.
+                    Err(error) => tracing::error!(shard, %error, "an item of the due index is passed over"),
+                }
             }
             start = answer.last_evaluated_key;
             if start.is_none() {

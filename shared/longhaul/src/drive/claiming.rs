@@ -49,9 +49,9 @@ impl<S: Store> Invocation<'_, S> {
     ) -> Result<Handled, DriveError> {
         let job = holding.reference.job;
         if claim.suspicious
-            && let Some(end) = self.died_unread(job, progress.tail, claim.write.progress.attempts).await?
+            && let Some((end, deaths)) = self.died_unread(job, progress.tail, claim.write.progress.attempts).await?
         {
-            return self.give_up_unread(holding, end, claim.write.progress.attempts).await;
+            return self.give_up_unread(holding, end, deaths).await;
         }
         let batches = self.store.journal(job, Seq::FIRST).await?;
         let mut journal = Journal::read(batches).map_err(|source| DriveError::Journal { job, source })?;
@@ -137,22 +137,22 @@ impl<S: Store> Invocation<'_, S> {
         }
     }
 
-    /// The end of the journal of a job whose workers died unread, too often. Walks from the last known tail, one
+    /// The end of the journal of a job whose workers died unread, too often, and how often. Walks from the last known tail, one
     /// position at a time, so that nothing large is held at once.
-    async fn died_unread(&self, job: JobId, tail: Seq, attempts: u32) -> Result<Option<Seq>, DriveError> {
+    async fn died_unread(&self, job: JobId, tail: Seq, attempts: u32) -> Result<Option<(Seq, u32)>, DriveError> {
         let (mut at, mut claims_written) = (tail, 0_u32);
         while let Some(batch) = self.store.batch_at(job, at).await? {
             let claims = batch.entries.iter().filter(|entry| matches!(entry, Entry::Claimed { .. })).count();
             claims_written = claims_written.saturating_add(u32::try_from(claims).unwrap_or(u32::MAX));
             at = batch.next();
         }
-        Ok(died_unread(attempts, claims_written).then_some(at))
+        Ok(died_unread(attempts, claims_written).then(|| (at, attempts.saturating_sub(claims_written))))
     }
 
     /// Ends a job whose workers die before they can read its journal, without reading it: walks from the last known
     /// tail to the end, one position at a time.
-    async fn give_up_unread(&self, holding: &mut Holding, tail: Seq, attempts: u32) -> Result<Handled, DriveError> {
-        let ending = Ending::Failed { failure: worker_lost(attempts) };
+    async fn give_up_unread(&self, holding: &mut Holding, tail: Seq, deaths: u32) -> Result<Handled, DriveError> {
+        let ending = Ending::Failed { failure: worker_lost(deaths) };
         let mut at = tail;
         loop {
             let batch = Batch::new(at, fresh_nonce(), self.clock.now(), vec![ending.clone().into_entry()]);
@@ -173,7 +173,7 @@ impl<S: Store> Invocation<'_, S> {
                 },
             }
         }
-        tracing::error!(job = %holding.reference.job, attempts, "the job ends as worker_lost");
+        tracing::error!(job = %holding.reference.job, deaths, "the job ends as worker_lost");
         self.settle_unread(holding, at.plus(1), &ending).await
     }
 }

@@ -40,10 +40,16 @@ pub struct StreamFilter {
 }
 
 impl StreamFilter {
-    /// The filter of Longhaul's stream consumer: journal entries that were appended.
+    /// Journal entries that were appended.
     #[must_use]
     pub fn journal_entries() -> Self {
         Self { event_name: Some("INSERT".to_owned()), sort_key_prefix: Some("J#".to_owned()) }
+    }
+
+    /// Job items that expired: their journals go after them.
+    #[must_use]
+    pub fn expired_jobs() -> Self {
+        Self { event_name: Some("REMOVE".to_owned()), sort_key_prefix: Some("JOB".to_owned()) }
     }
 
     fn lets_through(&self, record: &Value) -> bool {
@@ -65,8 +71,8 @@ pub struct StreamMapping {
     pub batch_size: usize,
     /// How long a batch is gathered, up to 5 min. Zero: the function is invoked at once with what is there.
     pub window: Duration,
-    /// Which records are handed over.
-    pub filter: StreamFilter,
+    /// Which records are handed over: those that any of these lets through.
+    pub filters: Vec<StreamFilter>,
     /// What happens to records that fail.
     pub retry: RetryPolicy,
     /// Whether the function's answer tells at which record it failed (`ReportBatchItemFailures`).
@@ -85,8 +91,8 @@ pub enum StreamMappingError {
 }
 
 impl StreamMapping {
-    /// The mapping of Longhaul's stream consumer, as the template sets it up: journal entries only, handed over at
-    /// once, with reports of failed records, halving and [`RETRIES_USUAL`] retries.
+    /// The mapping of Longhaul's stream consumer, as the template sets it up: new journal entries and expired jobs,
+    /// handed over at once, with reports of failed records, halving and [`RETRIES_USUAL`] retries.
     #[must_use]
     pub fn new(reader: StreamReader, function: Function, batch_size: usize) -> Self {
         Self {
@@ -94,7 +100,7 @@ impl StreamMapping {
             function,
             batch_size,
             window: Duration::ZERO,
-            filter: StreamFilter::journal_entries(),
+            filters: vec![StreamFilter::journal_entries(), StreamFilter::expired_jobs()],
             retry: RetryPolicy { max_retries: RETRIES_USUAL, bisect: true },
             report_batch_item_failures: true,
         }
@@ -152,7 +158,8 @@ impl StreamMapping {
         let Some(last) = batch.last().and_then(sequence_number).map(str::to_owned) else {
             return Ok(());
         };
-        let mut wanted: Vec<Value> = batch.into_iter().filter(|record| self.filter.lets_through(record)).collect();
+        let mut wanted: Vec<Value> =
+            batch.into_iter().filter(|record| self.filters.iter().any(|filter| filter.lets_through(record))).collect();
         for record in wanted.iter_mut().filter_map(Value::as_object_mut) {
             // The table's engine puts its own name where the region belongs.
             record.insert("awsRegion".to_owned(), Value::from(self.function.region()));
@@ -259,6 +266,8 @@ mod tests {
             (&entries, record("INSERT", "JOB"), false),
             (&entries, record("REMOVE", "J#0000000001"), false),
             (&entries, json!({"eventName": "INSERT", "dynamodb": {"Keys": {}}}), false),
+            (&StreamFilter::expired_jobs(), record("REMOVE", "JOB"), true),
+            (&StreamFilter::expired_jobs(), record("MODIFY", "JOB"), false),
             (&StreamFilter::default(), record("REMOVE", "x"), true),
         ] {
             assert_eq!(filter.lets_through(&record), through, "{record}");
