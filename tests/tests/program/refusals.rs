@@ -15,6 +15,7 @@ struct Row {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of bad requests")]
 fn bad_requests_are_refused_and_store_nothing() {
     let stack = Stack::up(&["--think-ms", "0"]);
     let local = stack.token("local");

@@ -112,6 +112,8 @@ async fn post(url: &str, draft: &Draft, key: &str) -> Result<Opened, StepError> 
         StepError::because(class, format!("the ticket server {host} could not be reached"), &error)
     })?;
     let status = sent.status();
+    // A date in `Retry-After` is read against the clock; this is inside the effect's body.
+    #[expect(clippy::disallowed_methods, reason = "inside a step's body")]
     let wait = retry_after(sent.headers(), SystemTime::now());
     let location = sent.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
     let body = body(sent).await;

@@ -251,6 +251,7 @@ impl Walk {
     }
 
     fn read(mut self, at_most: Duration) -> (Vec<Document>, Vec<Skipped>, usize) {
+        #[expect(clippy::disallowed_methods, reason = "inside a step's body")]
         let began = Instant::now();
         let mut documents = Vec::new();
         let mut room_bytes = CORPUS_TEXT_MAX_BYTES;

@@ -1,6 +1,6 @@
 //! Running headers, footers and page numbers: they tear sentences that go over a page, so they are taken out.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::Page;
 
@@ -18,7 +18,7 @@ pub(super) fn strip(pages: &mut [Page]) {
     if pages.len() < PAGES_MIN {
         return;
     }
-    let mut seen: HashMap<(Edge, String), usize> = HashMap::new();
+    let mut seen: BTreeMap<(Edge, String), usize> = BTreeMap::new();
     for page in pages.iter() {
         for (_, edge, shape) in edges(&page.text) {
             *seen.entry((edge, shape)).or_default() += 1;
@@ -41,7 +41,7 @@ pub(super) fn strip(pages: &mut [Page]) {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Edge {
     Top,
     Bottom,

@@ -81,6 +81,7 @@ async fn ask(says: &[Says]) -> (Result<Answer<Colour>, StepError>, Vec<(String, 
     let router = Router::new().route("/v1/chat/completions", post(complete)).with_state(script.clone());
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "a server of the test's own")]
     let server = tokio::spawn(async move { axum::serve(listener, router).await });
     let settings = Settings::read(|name| match name {
         "LONGHAUL_MODEL_URL" => Some(format!("http://{address}/v1")),

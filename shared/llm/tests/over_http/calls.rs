@@ -23,6 +23,7 @@ fn model(server: &Server) -> ChatCompletions {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "one whole request and what must be in it")]
 async fn a_request_is_sent_as_published() {
     let server = Server::start().await;
     server.will_answer(Answer::ok(STREAM));
