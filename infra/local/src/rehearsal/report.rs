@@ -51,7 +51,7 @@ fn nothing_found(title: &str, material: &Material) -> Value {
     })
 }
 
-/// "*A* [1] and *B* [2]".
+/// "*A* \[1\] and *B* \[2\]".
 fn cited(notes: &[Note]) -> String {
     let names: Vec<String> = notes.iter().map(|note| format!("*{}* [{}]", note.title, note.number)).collect();
     enumerated(&names.iter().map(String::as_str).collect::<Vec<_>>())
