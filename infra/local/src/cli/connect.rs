@@ -94,4 +94,5 @@ impl Place {
 }
 
 /// Variables of the person's own that the functions get too.
-const PASSED_ON: [&str; 2] = ["LONGHAUL_LOG", "LONGHAUL_RETRY_WAIT_FIRST_MS"];
+const PASSED_ON: [&str; 4] =
+    ["LONGHAUL_LOG", "LONGHAUL_RETRY_WAIT_FIRST_MS", "LONGHAUL_DOCUMENTS", "LONGHAUL_MODEL_TIME_LIMIT_SECONDS"];
