@@ -11,6 +11,7 @@ use longhaul::store::{JobRef, Store};
 use longhaul_aws::{AwsStore, Config};
 use longhaul_local::stores::sqs::{QueueDepth, QueueName};
 use longhaul_local::stores::{Stores, StoresConfig};
+use longhaul_tests::stage::AwsStage;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -30,18 +31,7 @@ impl Ground {
     pub(crate) async fn lay() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let stores = longhaul_local::stores::start(StoresConfig::new(folder.path())).await.unwrap();
-        let environment = BTreeMap::from([
-            ("LONGHAUL_TABLE", stores.dynamodb.table().to_owned()),
-            ("LONGHAUL_QUEUE_URL", stores.sqs.sqs.queue_url(&stores.sqs.jobs)),
-            ("LONGHAUL_DEAD_LETTER_QUEUE_URL", stores.sqs.sqs.queue_url(&stores.sqs.dead_letters)),
-            ("LONGHAUL_BUCKET", stores.s3.bucket.clone()),
-            ("AWS_REGION", stores.region.clone()),
-            ("AWS_ACCESS_KEY_ID", stores.credentials.access_key_id.clone()),
-            ("AWS_SECRET_ACCESS_KEY", stores.credentials.secret_access_key.clone()),
-            ("AWS_ENDPOINT_URL_DYNAMODB", stores.dynamodb.endpoint().to_owned()),
-            ("AWS_ENDPOINT_URL_SQS", stores.sqs.endpoint.clone()),
-            ("AWS_ENDPOINT_URL_S3", stores.s3.endpoint.clone()),
-        ]);
+        let environment = AwsStage::environment(&stores);
         let store = connect(&environment).await;
         Self { stores, store, environment, _folder: folder }
     }

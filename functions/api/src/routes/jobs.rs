@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt};
 use http::StatusCode;
 use longhaul::engine::job::Status;
 use longhaul::engine::journal::Ending;
-use longhaul::engine::{Batch, Entry, JobId, Seq};
+use longhaul::engine::{Batch, JobId, Seq};
 use longhaul::store::{JobRef, Store};
 use longhaul_aws::AwsStore;
 use longhaul_aws::dynamo::{JobFilter, JobSummary as Listed};
@@ -191,22 +191,8 @@ async fn whole_dead_letter(store: &AwsStore, job: &JobRef) -> Result<Option<JobV
 
 /// How a job ended whose last batches these are; none when they do not hold its end, or a replay behind it.
 fn ending(batches: &[Batch]) -> Option<Ending> {
-    match batches.last()?.entries.last()? {
-        Entry::Completed { output } => Some(Ending::Completed { output: output.clone() }),
-        Entry::Failed { failure } => Some(Ending::Failed { failure: failure.clone() }),
-        Entry::Cancelled { by, reason } => Some(Ending::Cancelled { by: by.clone(), reason: reason.clone() }),
-        Entry::Claimed { .. }
-        | Entry::StepStarted { .. }
-        | Entry::StepCompleted { .. }
-        | Entry::AttemptFailed { .. }
-        | Entry::StepFailed { .. }
-        | Entry::Waiting { .. }
-        | Entry::WaitEnded { .. }
-        | Entry::Emitted { .. }
-        | Entry::Signalled { .. }
-        | Entry::CancelRequested { .. }
-        | Entry::Replayed { .. } => None,
-    }
+    let last = batches.last()?.entries.last()?;
+    Ending::of_entry(last.clone())
 }
 
 /// Where the job stands, for a problem that says so.
