@@ -2,12 +2,30 @@
 
 use longhaul::{ErrorClass, StepError};
 
-/// Runs it on a thread where blocking hurts nobody.
-///
-/// # Errors
-/// [`ErrorClass::Transient`] when it did not come to its end.
-pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, StepError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| StepError::because(ErrorClass::Transient, "reading broke down", &error))
+/// Where heavy work is done: reading files, building an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HeavyWork {
+    /// On a thread where blocking hurts nobody, as in every worker.
+    #[default]
+    Apart,
+    /// On the caller's thread, for simulations: which of several threads is done first would be chance.
+    Here,
+}
+
+impl HeavyWork {
+    /// Does it.
+    ///
+    /// # Errors
+    /// [`ErrorClass::Transient`] when it did not come to its end.
+    pub(crate) async fn run<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, StepError> {
+        match self {
+            Self::Apart => tokio::task::spawn_blocking(work)
+                .await
+                .map_err(|error| StepError::because(ErrorClass::Transient, "reading broke down", &error)),
+            Self::Here => Ok(work()),
+        }
+    }
 }

@@ -19,9 +19,10 @@ mod shelf;
 pub mod synthetic;
 mod tools;
 
+pub use blocking::HeavyWork;
 pub use model::STAND_IN;
 pub use paths::Paths;
 pub use settings::{Settings, SettingsError};
-pub use tools::{ShippedError, shipped};
+pub use tools::{ShippedError, Surroundings, shipped, shipped_amid};
 
 use tools::Tools;

@@ -3,11 +3,12 @@
 //! A model call costs money, so it runs as an effect: its key goes along as `Idempotency-Key`, and a server that knows
 //! such keys does not charge twice for a call that a crash cut off.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use longhaul::{Ctx, ErrorClass, RetryPolicy, StepError, Usage};
 use longhaul_llm::{
-    ChatCompletions, Cut, Message, ModelError, ModelErrorKind, ModelReply, ModelRequest, ResponseFormat,
+    ChatCompletions, Cut, Message, Model, ModelError, ModelErrorKind, ModelReply, ModelRequest, ResponseFormat,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -84,27 +85,32 @@ impl<T> Answer<T> {
     }
 }
 
+/// The model server that the settings name.
+///
+/// # Errors
+/// When its address is none.
+pub(crate) fn server(settings: &Settings) -> Result<Rc<dyn Model>, ModelError> {
+    Ok(Rc::new(ChatCompletions::new(&settings.model_url, settings.model_key.clone())?))
+}
+
 /// The model that the agents ask.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct ModelSteps {
-    server: ChatCompletions,
+    server: Rc<dyn Model>,
     model: String,
     call_time_limit: Duration,
     retry: RetryPolicy,
 }
 
 impl ModelSteps {
-    /// The model of the settings.
-    ///
-    /// # Errors
-    /// When its address is none.
-    pub(crate) fn new(settings: &Settings) -> Result<Self, ModelError> {
-        Ok(Self {
-            server: ChatCompletions::new(&settings.model_url, settings.model_key.clone())?,
+    /// The model of the settings, behind `server`.
+    pub(crate) fn new(settings: &Settings, server: Rc<dyn Model>) -> Self {
+        Self {
+            server,
             model: settings.model.clone(),
             call_time_limit: settings.model_time_limit,
             retry: settings.retry,
-        })
+        }
     }
 
     /// How long a step may take that asks once.
@@ -195,8 +201,7 @@ impl ModelSteps {
     }
 
     async fn call(&self, request: &ModelRequest) -> Result<ModelReply, StepError> {
-        // The future of a call is large; it need not make every step that asks as large.
-        let reply = Box::pin(self.server.complete_with(request, &mut |_| {})).await;
+        let reply = self.server.complete(request, &mut |_| {}).await;
         reply.map_err(|error| failed(&self.model, &error))
     }
 }

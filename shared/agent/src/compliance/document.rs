@@ -8,7 +8,6 @@ use longhaul::{Ctx, ErrorClass, StepError};
 use serde::{Deserialize, Serialize};
 
 use crate::Tools;
-use crate::blocking::apart;
 use crate::documents::Document;
 use crate::documents::limits::FILE_TIME_MAX_SECONDS;
 use crate::shelf::Shelf;
@@ -62,7 +61,7 @@ pub(super) async fn read(ctx: &mut Ctx, tools: &Tools, named: &str) -> longhaul:
     ctx.step("read document", async || {
         let path = tools.paths.allowed(named)?;
         let shelf = tools.shelf.clone();
-        apart(move || first_look(&shelf, path)).await?
+        tools.heavy.run(move || first_look(&shelf, path)).await?
     })
     .retry(tools.model.retry())
     .time_limit(TIME_LIMIT)

@@ -9,7 +9,6 @@ use super::document::Outline;
 use super::rules::Rule;
 use super::{Finding, Quote, SYSTEM, Verdict};
 use crate::Tools;
-use crate::blocking::apart;
 use crate::documents::limits::FILE_TIME_MAX_SECONDS;
 use crate::documents::quote::{Wording, locate};
 use crate::documents::{Document, Page};
@@ -66,16 +65,18 @@ pub(super) async fn judge(ctx: &mut Ctx, tools: &Tools, outline: &Outline, rule:
     let short: String = rule.id.chars().take(STEP_ID_CHARS_MAX).collect();
     ctx.effect(&format!("judge {short}"), async |key| {
         let (outline, queries, shelf) = (outline.clone(), queries(rule), tools.shelf.clone());
-        let (document, pages) = apart(move || {
-            let document = outline.document(&shelf)?;
-            let pages = excerpt(&document, &queries, PAGES_CHARS_MAX);
-            Ok((document, pages))
-        })
-        .await??;
+        let (document, pages) = tools
+            .heavy
+            .run(move || {
+                let document = outline.document(&shelf)?;
+                let pages = excerpt(&document, &queries, PAGES_CHARS_MAX);
+                Ok((document, pages))
+            })
+            .await??;
         let question = Question { form: FINDING, system: SYSTEM, user: question(rule, &pages) };
         let answer = tools.model.answer::<Found>(&key.to_string(), &question).await?;
         let rule = rule.clone();
-        apart(move || checked(&rule, answer, &document)).await
+        tools.heavy.run(move || checked(&rule, answer, &document)).await
     })
     .retry(tools.model.retry())
     .time_limit(tools.model.step_time_limit().saturating_add(Duration::from_secs(FILE_TIME_MAX_SECONDS)))

@@ -20,6 +20,8 @@ use crate::model::STAND_IN;
 
 pub use approval::{APPROVAL_SIGNAL, Approval};
 pub use rules::Rules;
+pub(crate) use tickets::HttpTickets;
+pub use tickets::{TicketAnswer, TicketRequest, TicketServer};
 
 use judging::Judged;
 use rules::Rule;

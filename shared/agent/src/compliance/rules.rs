@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::Tools;
-use crate::blocking::apart;
 
 /// Rules of one job, as in the agent's card: each is a model call.
 const RULES_MAX: usize = 200;
@@ -78,7 +77,7 @@ pub(super) async fn read(ctx: &mut Ctx, tools: &Tools, rules: &Rules) -> longhau
         Rules::Inline(rules) => checked(rules.clone()),
         Rules::File(named) => {
             let path = tools.paths.allowed(named)?;
-            apart(move || of_file(&path)).await?
+            tools.heavy.run(move || of_file(&path)).await?
         }
     })
     .retry(tools.model.retry())

@@ -3,14 +3,16 @@
 //! `POST` with `{title, body, severity, rule, quotes}` as JSON and an `Idempotency-Key` that is the same at every attempt
 //! and after every crash. The server answers 2xx with the ticket's `id` and, if it likes, its `url`.
 
+use std::future::Future;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use longhaul::{Ctx, ErrorClass, StepError};
 use longhaul_llm::retry_after;
 use reqwest::header::LOCATION;
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::{Client, Response, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -90,34 +92,49 @@ struct Opened {
     url: Option<String>,
 }
 
+/// What a ticket server answered.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TicketAnswer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The header `Location`.
+    pub location: Option<String>,
+    /// How long to wait before the next attempt.
+    pub retry_after: Option<Duration>,
+    /// The body's beginning.
+    pub body: String,
+}
+
+/// A request for a ticket under way.
+pub type TicketRequest<'a> = Pin<Box<dyn Future<Output = Result<TicketAnswer, StepError>> + 'a>>;
+
+/// The way to ticket servers.
+pub trait TicketServer {
+    /// Posts a draft to `url` with this `Idempotency-Key`. Any answer is one, whatever its status.
+    ///
+    /// # Errors
+    /// Why there was no answer.
+    fn post<'a>(&'a self, url: &'a Url, key: &'a str, draft: &'a Value) -> TicketRequest<'a>;
+}
+
 /// Opens a ticket.
 pub(super) async fn open(ctx: &mut Ctx, tools: &Tools, url: &str, draft: &Draft) -> longhaul::Result<Ticket> {
     let Opened { id, url } = ctx
-        .effect("open ticket", async |key| post(url, draft, &key.to_string()).await)
+        .effect("open ticket", async |key| request(tools.tickets.as_ref(), url, draft, &key.to_string()).await)
         .retry(tools.model.retry())
         .time_limit(TIME_LIMIT)
         .await?;
     Ok(Ticket { rule: draft.rule.clone(), id, url, title: draft.title.clone() })
 }
 
-async fn post(url: &str, draft: &Draft, key: &str) -> Result<Opened, StepError> {
+async fn request(server: &dyn TicketServer, url: &str, draft: &Draft, key: &str) -> Result<Opened, StepError> {
     let url = Url::parse(url)
         .map_err(|error| StepError::because(ErrorClass::Invalid, "tickets_url is no address", &error))?;
-    let host = url.host_str().unwrap_or_default().to_owned();
-    let request = client(&url)?.post(url).header("idempotency-key", key).json(draft);
-    let sent = request.send().await.map_err(|error| {
-        // The address may hold a key.
-        let error = error.without_url();
-        let class = if error.is_timeout() { ErrorClass::Timeout } else { ErrorClass::Transient };
-        StepError::because(class, format!("the ticket server {host} could not be reached"), &error)
-    })?;
-    let status = sent.status();
-    // A date in `Retry-After` is read against the clock; this is inside the effect's body.
-    #[expect(clippy::disallowed_methods, reason = "inside a step's body")]
-    let wait = retry_after(sent.headers(), SystemTime::now());
-    let location = sent.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let body = body(sent).await;
-    if status.is_success() {
+    let host = url.host_str().unwrap_or_default();
+    let draft = serde_json::to_value(draft)
+        .map_err(|error| StepError::because(ErrorClass::Schema, "the ticket is no JSON", &error))?;
+    let TicketAnswer { status, location, retry_after, body } = server.post(&url, key, &draft).await?;
+    if (200..300).contains(&status) {
         return opened(&body, location).ok_or_else(|| {
             let message =
                 format!("the ticket server {host} answered {status} without the ticket's `id`: {}", shown(&body));
@@ -125,11 +142,34 @@ async fn post(url: &str, draft: &Draft, key: &str) -> Result<Opened, StepError> 
         });
     }
     let message = format!("the ticket server {host} answered {status}: {}", shown(&body));
-    Err(StepError::new(class_of(status), message).retry_after(wait))
+    Err(StepError::new(class_of(status), message).retry_after(retry_after))
 }
 
-fn class_of(status: StatusCode) -> ErrorClass {
-    match status.as_u16() {
+/// Ticket servers over HTTP.
+pub(crate) struct HttpTickets;
+
+impl TicketServer for HttpTickets {
+    fn post<'a>(&'a self, url: &'a Url, key: &'a str, draft: &'a Value) -> TicketRequest<'a> {
+        Box::pin(async move {
+            let request = client(url)?.post(url.clone()).header("idempotency-key", key).json(draft);
+            let sent = request.send().await.map_err(|error| {
+                // The address may hold a key.
+                let error = error.without_url();
+                let class = if error.is_timeout() { ErrorClass::Timeout } else { ErrorClass::Transient };
+                let host = url.host_str().unwrap_or_default();
+                StepError::because(class, format!("the ticket server {host} could not be reached"), &error)
+            })?;
+            // A date in `Retry-After` is read against the clock; this is inside the effect's body.
+            #[expect(clippy::disallowed_methods, reason = "inside a step's body")]
+            let retry_after = retry_after(sent.headers(), SystemTime::now());
+            let location = sent.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
+            Ok(TicketAnswer { status: sent.status().as_u16(), location, retry_after, body: body(sent).await })
+        })
+    }
+}
+
+fn class_of(status: u16) -> ErrorClass {
+    match status {
         401 | 403 => ErrorClass::Auth,
         408 | 504 => ErrorClass::Timeout,
         // Conflict and "too early": an earlier request with this key may still be at work.
@@ -238,7 +278,7 @@ mod tests {
             (503, true),
         ];
         for (status, again) in cases {
-            let class = class_of(StatusCode::from_u16(status).expect("a status"));
+            let class = class_of(status);
             assert_eq!(class.is_retryable(), again, "{status}");
         }
     }

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use serde_json::json;
 
+use super::server as server_of;
 use super::*;
 
 const COLOUR: Form = Form {
@@ -88,7 +89,8 @@ async fn ask(says: &[Says]) -> (Result<Answer<Colour>, StepError>, Vec<(String, 
         "LONGHAUL_MODEL" => Some("teller".to_owned()),
         _ => None,
     });
-    let model = ModelSteps::new(&settings.unwrap()).unwrap();
+    let settings = settings.unwrap();
+    let model = ModelSteps::new(&settings, server_of(&settings).unwrap());
     let question = Question { form: COLOUR, system: "Name a colour.", user: "Which?".to_owned() };
     let not_grey = |answer: &Colour| match answer.colour.as_str() {
         "grey" => Err("grey is no colour".to_owned()),

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Input, Omitted, Plan};
 use crate::Tools;
-use crate::blocking::apart;
 use crate::documents::limits::{CORPUS_TIME_MAX_SECONDS, FILE_TIME_MAX_SECONDS};
 use crate::documents::{Corpus, CorpusError, Hit, Index};
 use crate::ranking::fused;
@@ -66,7 +65,7 @@ pub(super) async fn find(ctx: &mut Ctx, tools: &Tools, input: &Input, plan: &Pla
     ctx.step("search", async || {
         let folder = tools.paths.corpus(input.corpus.as_deref())?;
         let queries = queries.clone();
-        apart(move || search(&folder, &queries, sources_max)).await?
+        tools.heavy.run(move || search(&folder, &queries, sources_max)).await?
     })
     .retry(tools.model.retry())
     .time_limit(TIME_LIMIT)

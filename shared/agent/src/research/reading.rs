@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::finding::Candidate;
 use super::{Omitted, Plan, Quote, SYSTEM};
 use crate::Tools;
-use crate::blocking::apart;
+use crate::blocking::HeavyWork;
 use crate::documents::limits::FILE_TIME_MAX_SECONDS;
 use crate::documents::quote::Wording;
 use crate::documents::{Page, SkipReason, read_file};
@@ -120,7 +120,7 @@ pub(super) async fn read(
     let step = ctx
         .effect(&format!("read {short}"), async |key| {
             let path = Paths::below(folder, &source.file)?;
-            let text = match text(path, queries.clone()).await? {
+            let text = match text(tools.heavy, path, queries.clone()).await? {
                 Ok(text) => text,
                 Err(reason) => return Ok(Reading { outcome: Outcome::Unreadable { reason }, usage: Usage::default() }),
             };
@@ -165,14 +165,15 @@ struct Text {
     wording: Wording,
 }
 
-async fn text(path: PathBuf, queries: Vec<String>) -> Result<Result<Text, SkipReason>, StepError> {
-    apart(move || {
-        let document = read_file(&path)?;
-        let pages: Vec<Page> = excerpt(&document, &queries, SOURCE_CHARS_MAX);
-        let shown: Vec<&str> = pages.iter().map(|page| page.text.trim()).collect();
-        Ok(Text { shown: shown.join("\n\n"), wording: Wording::of(&document) })
-    })
-    .await
+async fn text(heavy: HeavyWork, path: PathBuf, queries: Vec<String>) -> Result<Result<Text, SkipReason>, StepError> {
+    heavy
+        .run(move || {
+            let document = read_file(&path)?;
+            let pages: Vec<Page> = excerpt(&document, &queries, SOURCE_CHARS_MAX);
+            let shown: Vec<&str> = pages.iter().map(|page| page.text.trim()).collect();
+            Ok(Text { shown: shown.join("\n\n"), wording: Wording::of(&document) })
+        })
+        .await
 }
 
 fn question(topic: &str, source: &Candidate, text: &str) -> String {
@@ -238,9 +239,9 @@ impl CheckedQuote {
 }
 
 /// The words of a file that the report cites, once more from disk.
-pub(super) async fn wording_of(folder: &str, file: &str) -> Result<Option<Wording>, StepError> {
+pub(super) async fn wording_of(heavy: HeavyWork, folder: &str, file: &str) -> Result<Option<Wording>, StepError> {
     let path = Paths::below(folder, file)?;
-    apart(move || read_file(&path).ok().map(|document| Wording::of(&document))).await
+    heavy.run(move || read_file(&path).ok().map(|document| Wording::of(&document))).await
 }
 
 #[cfg(test)]

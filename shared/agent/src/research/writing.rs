@@ -12,6 +12,7 @@ use super::finding::Found;
 use super::reading::{Noted, Sorted, wording_of};
 use super::{Omitted, Output, Plan, SYSTEM, Source};
 use crate::Tools;
+use crate::blocking::HeavyWork;
 use crate::documents::limits::FILE_TIME_MAX_SECONDS;
 use crate::documents::quote::Wording;
 use crate::documents::{Document, DocumentId, Media, Page};
@@ -119,7 +120,7 @@ pub(super) async fn check(
     };
     let open = open_claims(&sorted.relevant, &draft.value);
     let held = ctx
-        .step("check citations", async || held_by_files(&found.folder, &sorted.relevant, &open).await)
+        .step("check citations", async || held_by_files(tools.heavy, &found.folder, &sorted.relevant, &open).await)
         .retry(tools.model.retry())
         .time_limit(CHECK_TIME_LIMIT)
         .await?;
@@ -140,13 +141,18 @@ fn open_claims(relevant: &[Noted], draft: &Draft) -> HeldByFile {
 }
 
 /// Which of the quotations the files hold. A file that is gone by now holds nothing.
-async fn held_by_files(folder: &str, relevant: &[Noted], open: &HeldByFile) -> Result<HeldByFile, StepError> {
+async fn held_by_files(
+    heavy: HeavyWork,
+    folder: &str,
+    relevant: &[Noted],
+    open: &HeldByFile,
+) -> Result<HeldByFile, StepError> {
     let mut wordings: BTreeMap<u64, Option<Wording>> = BTreeMap::new();
     let mut held = HeldByFile::new();
     for (number, words) in open {
         let Some(noted) = at(relevant, *number) else { continue };
         if !wordings.contains_key(number) {
-            wordings.insert(*number, wording_of(folder, &noted.source.file).await?);
+            wordings.insert(*number, wording_of(heavy, folder, &noted.source.file).await?);
         }
         if wordings.get(number).and_then(Option::as_ref).is_some_and(|wording| wording.find(words).is_some()) {
             held.insert((*number, words.clone()));
@@ -367,7 +373,8 @@ mod tests {
         let claims: Vec<(u64, &str)> = open.iter().map(|(number, words)| (*number, words.as_str())).collect();
         let expected = [(1, "Nobody renews them"), (1, "Nobody sells them"), (1, "tokens grow"), (2, "Tokens shrink")];
         assert_eq!(claims, expected);
-        let held = held_by_files(&folder.path().to_string_lossy(), &relevant, &open).await.expect("a check");
+        let held =
+            held_by_files(HeavyWork::Apart, &folder.path().to_string_lossy(), &relevant, &open).await.expect("a check");
         assert_eq!(held, HeldByFile::from([(1, "Nobody renews them".to_owned())]));
     }
 }
