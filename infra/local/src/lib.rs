@@ -4,6 +4,7 @@ pub mod cli;
 pub mod corpus;
 pub mod gateway;
 pub mod lambda;
-pub mod rehearsal;
 pub mod stack;
 pub mod stores;
+
+pub use longhaul_rehearsal as rehearsal;

@@ -62,11 +62,24 @@ mod ticket;
 mod wire;
 mod words;
 
+use serde_json::Value;
+
 pub use ledger::{Fault, RequestRecord};
 pub use wire::{FINGERPRINT, MODEL_NAME};
 
 /// Wait for open answers at shutdown. Whoever still reads then reads a cut stream, as from any server that goes away.
 const SHUTDOWN_GRACE_MS: u64 = 500;
+
+/// What the server answers to this body of a Chat Completions request, whole, without a server: for simulations, in
+/// which time stands still for no socket. The same function makes the server's answers.
+///
+/// # Errors
+/// What is wrong with the request.
+pub fn completion(body: &Value) -> Result<Value, String> {
+    let asked = wire::Asked::read(body)?;
+    let content = wire::Content::Answer(answer::answer(&asked));
+    Ok(wire::Reply::new(0, 0, &asked, content).whole())
+}
 
 /// How the stand-in behaves in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
