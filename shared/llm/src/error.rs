@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::reply::Usage;
+use crate::reply::{FailedAttempt, Usage};
 
 /// Longest server message kept in an error, in characters: enough to understand it, little enough for a journal entry.
 pub const MESSAGE_MAX_CHARS: usize = 600;
@@ -134,6 +134,7 @@ pub struct ModelError {
     status: Option<u16>,
     usage: Option<Usage>,
     partial: Option<Box<Partial>>,
+    earlier: Vec<FailedAttempt>,
     #[source]
     source: Option<Source>,
 }
@@ -141,7 +142,15 @@ pub struct ModelError {
 impl ModelError {
     /// An error of a class with a message, which is cut to a sane length.
     pub fn new(kind: ModelErrorKind, message: impl AsRef<str>) -> Self {
-        Self { kind, message: bounded(message.as_ref()), status: None, usage: None, partial: None, source: None }
+        Self {
+            kind,
+            message: bounded(message.as_ref()),
+            status: None,
+            usage: None,
+            partial: None,
+            earlier: Vec::new(),
+            source: None,
+        }
     }
 
     /// The class.
@@ -172,6 +181,21 @@ impl ModelError {
     /// What had arrived of an answer that was cut.
     pub fn partial(&self) -> Option<&Partial> {
         self.partial.as_deref()
+    }
+
+    /// Other models that had been asked before this one failed too, in order.
+    pub fn failed_attempts(&self) -> &[FailedAttempt] {
+        &self.earlier
+    }
+
+    pub(crate) fn with_earlier(mut self, earlier: Vec<FailedAttempt>) -> Self {
+        self.earlier = earlier;
+        self
+    }
+
+    pub(crate) fn prefixed(mut self, prefix: &str) -> Self {
+        self.message = bounded(&format!("{prefix}{}", self.message));
+        self
     }
 
     pub(crate) fn with_status(mut self, status: u16) -> Self {

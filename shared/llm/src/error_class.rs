@@ -79,6 +79,13 @@ impl ErrorReport {
         report
     }
 
+    /// A further word that classifies it. AWS writes `ThrottlingException:http://…` or `com.amazon…#ThrottlingException`.
+    pub(crate) fn add_code(&mut self, word: &str) {
+        let word = word.rsplit('#').next().unwrap_or(word);
+        let word = word.split(':').next().unwrap_or(word);
+        self.codes.push(word.trim().to_lowercase());
+    }
+
     /// The error itself, free of the key.
     pub(crate) fn into_error(self, secret: &Secret) -> ModelError {
         let mut message = secret.redact(&self.message);

@@ -12,23 +12,30 @@
 
 mod body;
 pub mod chat;
+mod endpoint;
 mod error;
 mod error_class;
+mod fallback;
 mod http;
 mod lenient_json;
+mod link;
 mod message;
 mod model;
 mod overflow;
+mod provider;
 mod reply;
 mod retry_after;
 mod sse;
 mod structured;
 
 pub use chat::ChatCompletions;
+pub use endpoint::{Endpoint, Features, StructuredOutput, Wire};
 pub use error::{Cut, MESSAGE_MAX_CHARS, ModelError, ModelErrorKind, Partial};
+pub use fallback::{Fallback, Named};
 pub use http::Secret;
 pub use lenient_json::lenient_json;
 pub use message::{Arguments, Message, Part, Role, ToolCall, Vendor};
 pub use model::{Completion, Delta, Model, ModelRequest, ResponseFormat, TIME_LIMIT_DEFAULT_MS, ToolChoice, ToolSpec};
-pub use reply::{Finish, ModelReply, Usage};
+pub use provider::{Access, Provider};
+pub use reply::{FailedAttempt, Finish, ModelReply, Usage};
 pub use retry_after::{RETRY_AFTER_MAX_SECONDS, retry_after};

@@ -108,6 +108,9 @@ pub struct Message {
     /// The call that a tool's message answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
+    /// Whether a tool's message reports a failure. Some formats say so to the model; all others leave it to the text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
     /// The provider's own fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vendor: Option<Vendor>,
@@ -134,12 +137,18 @@ impl Message {
         Self { tool_call_id: Some(id.into()), ..Self::plain(Role::Tool, text) }
     }
 
+    /// The failure of the call `id`, in words for the model.
+    pub fn tool_error(id: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::tool(id, text) }
+    }
+
     fn plain(role: Role, text: impl Into<String>) -> Self {
         Self {
             role,
             content: vec![Part::Text { text: text.into() }],
             tool_calls: Vec::new(),
             tool_call_id: None,
+            is_error: false,
             vendor: None,
         }
     }

@@ -29,6 +29,12 @@ pub trait Model {
     fn complete<'a>(&'a self, request: &'a ModelRequest, on_delta: &'a mut dyn FnMut(Delta)) -> Completion<'a>;
 }
 
+impl<M: Model + ?Sized> Model for Box<M> {
+    fn complete<'a>(&'a self, request: &'a ModelRequest, on_delta: &'a mut dyn FnMut(Delta)) -> Completion<'a> {
+        (**self).complete(request, on_delta)
+    }
+}
+
 /// A piece of a streamed answer: shown live, never stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -48,6 +54,8 @@ pub enum Delta {
         /// The tool's name.
         name: String,
     },
+    /// All deltas of this call so far are void: the model that sent them failed, and another begins anew.
+    Discard,
 }
 
 /// A tool that the model may call.

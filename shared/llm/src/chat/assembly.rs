@@ -247,12 +247,15 @@ impl<'a> Assembly<'a> {
             finish: if tool_calls.is_empty() { Finish::Stop } else { Finish::ToolCalls },
             usage: self.usage.unwrap_or_default(),
             model: self.model.unwrap_or_else(|| request.model.clone()),
+            answered_by: None,
+            failed_attempts: Vec::new(),
             extras: self.extras,
             message: Message {
                 role: Role::Assistant,
                 content,
                 tool_calls,
                 tool_call_id: None,
+                is_error: false,
                 vendor: (has_raw_part || !vendor.is_empty()).then_some(vendor),
             },
         }
@@ -281,5 +284,10 @@ fn usage(value: &Value) -> Option<Usage> {
             .or_else(|| count("/prompt_cache_hit_tokens"))
             .unwrap_or(0),
         reasoning_tokens: count("/completion_tokens_details/reasoning_tokens").unwrap_or(0),
+        // OpenAI does not charge for it; OpenRouter and LiteLLM pass on what Anthropic does charge for.
+        cache_write_tokens: count("/prompt_tokens_details/cache_write_tokens")
+            .or_else(|| count("/prompt_tokens_details/cache_creation_tokens"))
+            .or_else(|| count("/cache_creation_input_tokens"))
+            .unwrap_or(0),
     })
 }

@@ -8,20 +8,19 @@ mod tool_calls;
 mod wire;
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{RequestBuilder, Response, Url};
 use tokio::time::timeout;
 
 use crate::body::{Body, open};
+use crate::endpoint::{Endpoint, Features};
 use crate::error::{ModelError, ModelErrorKind};
-use crate::error_class::{ErrorReport, cut_off};
-use crate::http::{Secret, client_for, read_error_body, transport_error};
+use crate::error_class::cut_off;
+use crate::http::{Secret, transport_error};
 use crate::lenient_json::lenient_json;
+use crate::link::Link;
 use crate::model::{Completion, Delta, Model, ModelRequest};
 use crate::reply::ModelReply;
-use crate::retry_after::retry_after;
 use crate::sse::Events;
 
 use assembly::Assembly;
@@ -37,18 +36,19 @@ const DRAIN_MS: u64 = 50;
 /// The end mark of a stream.
 const DONE: &str = "[DONE]";
 
+/// Where the format lies under a base address.
+const PATH: &str = "/chat/completions";
+
 /// A server of the Chat Completions format.
 #[derive(Clone)]
 pub struct ChatCompletions {
-    url: Url,
-    /// The address without credentials and query: shown to people, and the origin of vendor fields.
-    origin: String,
-    key: Secret,
+    link: Link,
+    features: Features,
 }
 
 impl fmt::Debug for ChatCompletions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("ChatCompletions").field(&self.origin).finish()
+        formatter.debug_tuple("ChatCompletions").field(&self.link.origin()).finish()
     }
 }
 
@@ -57,20 +57,20 @@ impl ChatCompletions {
     /// An empty key sends no `Authorization` at all, which is what servers on one's own machine expect.
     ///
     /// # Errors
-    /// [`ModelErrorKind::Invalid`] when the address is no `http` or `https` address.
+    /// [`ModelErrorKind::Invalid`] when the address is no `http` or `https` address, or the key cannot stand in a header.
     pub fn new(base_url: &str, key: Secret) -> Result<Self, ModelError> {
-        // The address stays out of the message: it may hold credentials.
-        let invalid = || ModelError::new(ModelErrorKind::Invalid, "the model server's address is no http(s) address");
-        let mut url = Url::parse(base_url).map_err(|error| invalid().with_source(error))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(invalid());
-        }
-        let path = url.path().trim_end_matches('/').to_owned();
-        let host = url.host_str().unwrap_or_default();
-        let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-        let origin = format!("{}://{host}{port}{path}", url.scheme());
-        url.set_path(&format!("{path}/chat/completions"));
-        Ok(Self { url, origin, key })
+        let link = Link::new(base_url, PATH, key)?.with_base_origin(PATH).with_bearer()?;
+        Ok(Self { link, features: Features::default() })
+    }
+
+    /// The server of a configuration.
+    pub(crate) fn at(endpoint: &Endpoint, key: Secret) -> Result<Self, ModelError> {
+        let link = Link::new(&endpoint.address()?, PATH, key)?.with_base_origin(PATH);
+        let link = match &endpoint.key_header {
+            Some(name) => link.with_key_header(name)?,
+            None => link.with_bearer()?,
+        };
+        Ok(Self { link: link.with_headers(&endpoint.headers)?, features: endpoint.features.clone() })
     }
 
     /// Like [`Model::complete`], with a future that is `Send` when the observer is.
@@ -83,7 +83,7 @@ impl ChatCompletions {
         on_delta: &mut F,
     ) -> Result<ModelReply, ModelError> {
         // The assembly lives outside of the call, so that a timeout can tell what had arrived.
-        let mut assembly = Assembly::new(&self.origin, &self.key);
+        let mut assembly = Assembly::new(self.link.origin(), self.link.key());
         let limit = Duration::from_millis(request.time_limit_ms);
         let outcome = timeout(limit, self.receive(request, &mut assembly, on_delta)).await;
         match outcome {
@@ -104,9 +104,10 @@ impl ChatCompletions {
         assembly: &mut Assembly<'_>,
         on_delta: &mut F,
     ) -> Result<(), ModelError> {
-        let response = self.post(request)?.send().await.map_err(transport_error)?;
+        let body = wire::request_body(request, &self.link, &self.features)?;
+        let response = self.link.post(request, body)?.send().await.map_err(transport_error)?;
         if !response.status().is_success() {
-            return Err(self.http_error(response).await);
+            return Err(self.link.http_error(response).await);
         }
         match open(response).await? {
             Body::Json(text) => {
@@ -121,49 +122,12 @@ impl ChatCompletions {
             Body::Events(events) => follow(events, assembly, on_delta).await,
         }
     }
-
-    fn post(&self, request: &ModelRequest) -> Result<RequestBuilder, ModelError> {
-        let body = wire::request_body(request, &self.origin, &self.url)?;
-        let mut post = client_for(&self.url)?
-            .post(self.url.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT, "text/event-stream, application/json")
-            .body(body);
-        if !self.key.reveal().is_empty() {
-            let bearer = format!("Bearer {}", self.key.reveal());
-            let mut value = header_value("the API key", &bearer)?;
-            value.set_sensitive(true);
-            post = post.header(AUTHORIZATION, value);
-        }
-        for (name, text) in [("idempotency-key", &request.idempotency_key), ("traceparent", &request.traceparent)] {
-            if let Some(text) = text {
-                post = post.header(name, header_value(name, text)?);
-            }
-        }
-        Ok(post)
-    }
-
-    async fn http_error(&self, response: Response) -> ModelError {
-        let status = response.status().as_u16();
-        let wait = retry_after(response.headers(), SystemTime::now());
-        let body = read_error_body(response).await;
-        let mut report = ErrorReport::from_body(status, &body);
-        report.retry_after = wait;
-        report.into_error(&self.key)
-    }
 }
 
 impl Model for ChatCompletions {
     fn complete<'a>(&'a self, request: &'a ModelRequest, on_delta: &'a mut dyn FnMut(Delta)) -> Completion<'a> {
         Box::pin(self.complete_with(request, on_delta))
     }
-}
-
-/// A header's value; the text itself stays out of the error.
-fn header_value(what: &str, text: &str) -> Result<HeaderValue, ModelError> {
-    HeaderValue::from_str(text).map_err(|error| {
-        ModelError::new(ModelErrorKind::Invalid, format!("{what} cannot stand in a header")).with_source(error)
-    })
 }
 
 /// Takes in a stream up to its end mark, or its end.

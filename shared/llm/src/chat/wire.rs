@@ -3,7 +3,9 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::endpoint::Features;
 use crate::error::{ModelError, ModelErrorKind};
+use crate::link::Link;
 use crate::message::{Arguments, Message, Part, Role, ToolCall};
 use crate::model::{ModelRequest, ResponseFormat, ToolChoice};
 
@@ -26,7 +28,8 @@ struct Body<'a> {
     model: &'a str,
     messages: Vec<Value>,
     stream: bool,
-    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,17 +43,17 @@ struct Body<'a> {
 }
 
 /// The body of a request.
-pub(crate) fn request_body(request: &ModelRequest, origin: &str, url: &reqwest::Url) -> Result<Vec<u8>, ModelError> {
+pub(super) fn request_body(request: &ModelRequest, link: &Link, features: &Features) -> Result<Vec<u8>, ModelError> {
     let mut rest = Map::new();
     if let Some(limit) = request.output_tokens_max {
-        let name = if url.host_str() == Some(OPENAI_HOST) { "max_completion_tokens" } else { "max_tokens" };
+        let name = if link.url().host_str() == Some(OPENAI_HOST) { "max_completion_tokens" } else { "max_tokens" };
         rest.insert(name.to_owned(), json!(limit));
     }
     let body = Body {
         model: &request.model,
-        messages: request.messages.iter().map(|message| wire_message(message, origin)).collect(),
-        stream: true,
-        stream_options: StreamOptions { include_usage: true },
+        messages: request.messages.iter().map(|message| wire_message(message, link.origin())).collect(),
+        stream: features.streaming,
+        stream_options: (features.streaming && features.stream_usage).then_some(StreamOptions { include_usage: true }),
         tools: request
             .tools
             .iter()

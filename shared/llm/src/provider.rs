@@ -1,0 +1,130 @@
+//! A configured model: an [`Endpoint`] with its key, behind the one trait.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use crate::chat::ChatCompletions;
+use crate::endpoint::{Endpoint, StructuredOutput, Wire};
+use crate::error::{ModelError, ModelErrorKind};
+use crate::http::Secret;
+use crate::message::{Message, Role};
+use crate::model::{Completion, Delta, Model, ModelRequest, ResponseFormat};
+use crate::reply::ModelReply;
+
+/// What a server wants to see before it answers.
+#[derive(Debug, Clone)]
+pub enum Access {
+    /// Nothing: a server on one's own machine.
+    Open,
+    /// An API key.
+    Key(Secret),
+}
+
+/// One of the wire formats, ready to be spoken.
+#[derive(Debug, Clone)]
+enum Speaker {
+    Chat(ChatCompletions),
+}
+
+/// A model that is ready to be asked. The endpoint's model name, limits and fields go into every request.
+#[derive(Debug, Clone)]
+pub struct Provider {
+    endpoint: Endpoint,
+    speaker: Speaker,
+}
+
+impl Endpoint {
+    /// The model behind this configuration.
+    ///
+    /// # Errors
+    /// [`ModelErrorKind::Invalid`] for whatever can be known to be wrong before the first call: an address that is none,
+    /// a header that cannot be sent, access of the wrong kind, a blank model name.
+    pub fn open(self, access: Access) -> Result<Provider, ModelError> {
+        if self.model.trim().is_empty() {
+            return Err(ModelError::new(ModelErrorKind::Invalid, "the endpoint names no model"));
+        }
+        let key = match access {
+            Access::Open => Secret::new(""),
+            Access::Key(key) => key,
+        };
+        let speaker = match self.wire {
+            Wire::Chat => Speaker::Chat(ChatCompletions::at(&self, key)?),
+            Wire::Responses | Wire::Messages | Wire::Converse => {
+                return Err(ModelError::new(ModelErrorKind::Invalid, "this build does not speak that wire format"));
+            }
+        };
+        Ok(Provider { endpoint: self, speaker })
+    }
+}
+
+impl Provider {
+    /// The configuration.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The name that answers and prices go by.
+    pub fn name(&self) -> &str {
+        self.endpoint.name()
+    }
+
+    /// Like [`Model::complete`], with a future that is `Send` when the observer is.
+    ///
+    /// # Errors
+    /// A [`ModelError`] whenever there is no whole answer.
+    pub async fn complete_with<F: FnMut(Delta) + ?Sized>(
+        &self,
+        request: &ModelRequest,
+        on_delta: &mut F,
+    ) -> Result<ModelReply, ModelError> {
+        let request = self.fitted(request);
+        let reply = match &self.speaker {
+            Speaker::Chat(chat) => chat.complete_with(&request, on_delta).await,
+        };
+        reply.map(|reply| ModelReply { answered_by: Some(self.name().to_owned()), ..reply })
+    }
+
+    /// The request as this endpoint takes it.
+    fn fitted<'a>(&self, request: &'a ModelRequest) -> Cow<'a, ModelRequest> {
+        let mut request = Cow::Borrowed(request);
+        if request.model != self.endpoint.model {
+            request.to_mut().model.clone_from(&self.endpoint.model);
+        }
+        if let Some(limit) = self.endpoint.time_limit_ms.filter(|limit| *limit < request.time_limit_ms) {
+            request.to_mut().time_limit_ms = limit;
+        }
+        if request.output_tokens_max.is_none() && self.endpoint.output_tokens_max.is_some() {
+            request.to_mut().output_tokens_max = self.endpoint.output_tokens_max;
+        }
+        for (name, value) in &self.endpoint.extra {
+            if !request.extra.contains_key(name) {
+                request.to_mut().extra.insert(name.clone(), value.clone());
+            }
+        }
+        if self.endpoint.features.structured_output == StructuredOutput::Prompt
+            && let ResponseFormat::JsonSchema { schema, .. } = &request.response_format
+        {
+            let wanted = in_words(schema);
+            let request = request.to_mut();
+            request.response_format = ResponseFormat::Text;
+            let below_instructions = request.messages.iter().take_while(|it| it.role == Role::System).count();
+            request.messages.insert(below_instructions, Message::system(wanted));
+        }
+        request
+    }
+}
+
+impl Model for Provider {
+    fn complete<'a>(&'a self, request: &'a ModelRequest, on_delta: &'a mut dyn FnMut(Delta)) -> Completion<'a> {
+        Box::pin(self.complete_with(request, on_delta))
+    }
+}
+
+/// What the field for schemas would have said.
+fn in_words(schema: &Value) -> String {
+    format!(
+        "When you give your final answer, give it as one JSON value that satisfies this JSON Schema, and nothing else \
+         around it: {schema}"
+    )
+}
