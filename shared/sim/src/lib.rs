@@ -8,6 +8,7 @@
 
 mod crash;
 mod faults;
+mod plan;
 mod queue;
 mod store;
 pub mod workshop;
@@ -21,6 +22,7 @@ use tokio::sync::Notify;
 
 pub use crash::{Crash, Death, Moment};
 pub use faults::{CallFaults, Faults, QueueFaults};
+pub use plan::{CallMishap, MessageMishap, Planned};
 pub use queue::Message;
 pub use store::SimStore;
 pub use world::{DeadLetter, Snapshot};
@@ -36,8 +38,8 @@ pub struct Sim {
 #[derive(Debug)]
 struct Shared {
     world: Mutex<World>,
-    /// Rung when a message is sent.
-    sent: Notify,
+    /// Rung when something may have changed: a message sent, a call made.
+    changed: Notify,
 }
 
 impl Shared {
@@ -52,7 +54,7 @@ impl Sim {
     /// A world in which only what `faults` says goes wrong, by the chances of `seed`.
     #[must_use]
     pub fn new(seed: u64, faults: Faults) -> Self {
-        Self { shared: Arc::new(Shared { world: Mutex::new(World::new(seed, faults)), sent: Notify::new() }) }
+        Self { shared: Arc::new(Shared { world: Mutex::new(World::new(seed, faults)), changed: Notify::new() }) }
     }
 
     /// A world in which nothing goes wrong.
@@ -66,10 +68,51 @@ impl Sim {
         self.shared.world().faults = faults;
     }
 
-    /// A way into the world for one worker: it can crash alone.
+    /// Lets one thing go wrong at one place.
+    pub fn plan(&self, planned: Planned) {
+        self.shared.world().plan = Some(planned);
+    }
+
+    /// Writes down from now on what happens, for [`Sim::trace`].
+    pub fn record_trace(&self) {
+        self.shared.world().trace.get_or_insert_default();
+    }
+
+    /// What has happened, one line each. Marks of writes, which are random, do not stand in it, so two runs by one seed
+    /// give one trace.
+    #[must_use]
+    pub fn trace(&self) -> Vec<String> {
+        self.shared.world().trace.clone().unwrap_or_default()
+    }
+
+    /// A way into the world for whoever is no worker: it can crash alone.
     #[must_use]
     pub fn handle(&self) -> SimStore {
-        SimStore::new(Arc::clone(&self.shared))
+        SimStore::new(Arc::clone(&self.shared), false)
+    }
+
+    /// A way into the world for one invocation of a worker: it can crash alone, and its calls are counted with those of
+    /// all workers.
+    #[must_use]
+    pub fn worker(&self) -> SimStore {
+        SimStore::new(Arc::clone(&self.shared), true)
+    }
+
+    /// Calls of all workers so far.
+    #[must_use]
+    pub fn worker_calls(&self) -> u64 {
+        self.shared.world().worker_calls
+    }
+
+    /// Messages sent so far, lost ones included.
+    #[must_use]
+    pub fn messages(&self) -> u64 {
+        self.shared.world().sends
+    }
+
+    /// Waits for the next call of anybody from now on.
+    pub fn changed(&self) -> impl Future<Output = ()> + '_ {
+        self.shared.changed.notified()
     }
 
     /// Waits for the next visible message and takes it. Unless it is acknowledged it becomes visible again.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::store::Continuation;
+use longhaul::store::{About, Continuation};
 use tokio::time::Instant;
 
 use crate::Shared;
+use crate::plan::{MessageMishap, Planned};
 use crate::world::World;
 
 /// A message in the queue.
@@ -40,7 +41,7 @@ impl Message {
         for message in self.shared.world().messages.iter_mut().filter(|message| message.id == self.id) {
             message.visible_at = Instant::now();
         }
-        self.shared.sent.notify_waiters();
+        self.shared.changed.notify_waiters();
     }
 }
 
@@ -48,11 +49,23 @@ impl World {
     /// Puts a message into the queue, as the faults have it.
     pub(crate) fn enqueue(&mut self, continuation: &Continuation, delay: Duration) {
         let faults = self.faults.queue.clone();
-        if self.dice.falls(faults.lose_permille) {
+        self.sends = self.sends.saturating_add(1);
+        let mishap = match self.plan {
+            Some(Planned::Message(number, mishap)) if number == self.sends => Some(mishap),
+            Some(Planned::Message(..) | Planned::Call(..)) | None => None,
+        };
+        if mishap == Some(MessageMishap::Lost) || self.dice.falls(faults.lose_permille) {
+            self.note(|| format!("lost {}", told(continuation)));
             return;
         }
-        let copies = if self.dice.falls(faults.duplicate_permille) { 2 } else { 1 };
-        for _ in 0..copies {
+        let mut delays = vec![delay];
+        match mishap {
+            Some(MessageMishap::Doubled(later)) => delays.push(delay + later),
+            Some(MessageMishap::Late(later)) => delays = vec![delay + later],
+            Some(MessageMishap::Lost) | None if self.dice.falls(faults.duplicate_permille) => delays.push(delay),
+            Some(MessageMishap::Lost) | None => {}
+        }
+        for delay in delays {
             let visible_at = Instant::now() + delay + self.dice.up_to(faults.delay_max);
             self.messages_sent = self.messages_sent.saturating_add(1);
             let id = self.messages_sent;
@@ -68,7 +81,9 @@ impl World {
             Some(message) if message.visible_at <= now => {
                 message.receives = message.receives.saturating_add(1);
                 message.visible_at = now + visibility;
-                Ok(message.clone())
+                let message = message.clone();
+                self.note(|| format!("received {} for the {}th time", told(&message.continuation), message.receives));
+                Ok(message)
             }
             Some(message) => Err(Some(message.visible_at)),
             None => Err(None),
@@ -76,10 +91,18 @@ impl World {
     }
 }
 
+/// A continuation in a trace.
+pub(crate) fn told(continuation: &Continuation) -> String {
+    match &continuation.about {
+        About::Job(job) => format!("{}", job.job),
+        About::Watchdog { session, jobs } => format!("the watchdog of {session} over {} jobs", jobs.len()),
+    }
+}
+
 pub(crate) async fn next(shared: &Arc<Shared>) -> Message {
     loop {
         // Listened for before the look, so that a message sent between look and wait is not missed.
-        let sent = shared.sent.notified();
+        let changed = shared.changed.notified();
         let found = shared.world().dequeue(Instant::now());
         match found {
             Ok(Queued { id, continuation, visible_at: _, receives }) => {
@@ -87,11 +110,11 @@ pub(crate) async fn next(shared: &Arc<Shared>) -> Message {
             }
             Err(Some(visible_at)) => {
                 tokio::select! {
-                    () = sent => {}
+                    () = changed => {}
                     () = tokio::time::sleep_until(visible_at) => {}
                 }
             }
-            Err(None) => sent.await,
+            Err(None) => changed.await,
         }
     }
 }

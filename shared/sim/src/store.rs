@@ -1,8 +1,10 @@
 //! One worker's way into the world.
 
 use std::collections::BTreeMap;
-use std::future::pending;
+use std::future::{pending, poll_fn};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use longhaul::store::{Append, Continuation, JobRef, Store, StoreError, Submit, Write};
@@ -10,10 +12,12 @@ use longhaul_engine::ids::SessionId;
 use longhaul_engine::job::JobWrite;
 use longhaul_engine::{Batch, Failure, Job, JobId, Seq, Timestamp};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::Shared;
 use crate::crash::{Crash, Death, Moment};
 use crate::faults::{Fate, failure};
+use crate::plan::{CallMishap, Planned};
 use crate::world::World;
 
 /// A worker's handle. Its clones are the same worker and die with it; [`Sim::handle`](crate::Sim::handle) makes others.
@@ -25,6 +29,10 @@ pub struct SimStore {
 
 #[derive(Debug)]
 struct Worker {
+    /// The handle's number in its world.
+    number: u64,
+    /// Whether it is a worker's, whose calls are counted with those of all workers.
+    counted: bool,
     life: Mutex<Life>,
     dead: watch::Sender<Option<Death>>,
 }
@@ -34,6 +42,8 @@ struct Life {
     calls: u64,
     counts: BTreeMap<&'static str, u64>,
     crash: Option<Crash>,
+    freeze: Option<(u64, Duration)>,
+    frozen_until: Option<Instant>,
 }
 
 impl Worker {
@@ -54,14 +64,43 @@ enum Kind {
 }
 
 impl SimStore {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        let worker = Worker { life: Mutex::new(Life::default()), dead: watch::Sender::new(None) };
+    pub(crate) fn new(shared: Arc<Shared>, counted: bool) -> Self {
+        let number = {
+            let mut world = shared.world();
+            world.handles = world.handles.saturating_add(1);
+            world.handles
+        };
+        let worker = Worker { number, counted, life: Mutex::new(Life::default()), dead: watch::Sender::new(None) };
         Self { shared, worker: Arc::new(worker) }
     }
 
     /// Lets this worker die at one of its calls.
     pub fn crash_at(&self, crash: Crash) {
         self.worker.life().crash = Some(crash);
+    }
+
+    /// Lets this worker stop before one of its calls, for so long.
+    pub fn freeze_at(&self, call: u64, pause: Duration) {
+        self.worker.life().freeze = Some((call, pause));
+    }
+
+    /// Does `work` but for the times at which this worker is frozen: then nothing of it goes on, as in a process that was
+    /// stopped and is continued.
+    pub async fn unless_frozen<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        let mut thaw = None;
+        poll_fn(|cx| {
+            let frozen_until = self.worker.life().frozen_until;
+            if let Some(until) = frozen_until.filter(|until| *until > Instant::now()) {
+                let thaw = thaw.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+                if thaw.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+            thaw = None;
+            work.as_mut().poll(cx)
+        })
+        .await
     }
 
     /// Lets this worker die now.
@@ -104,9 +143,14 @@ impl SimStore {
         A: FnMut(&mut World) -> Result<T, StoreError> + Send + 'static,
     {
         self.unless_dead(action).await?;
-        let crash = self.begin(action);
-        if let Some(Crash { moment: Moment::Before, death, .. }) = crash {
-            self.worker.die(death);
+        let mishap = self.begin(action);
+        if let Some(CallMishap::Freezes(pause)) = mishap {
+            self.shared.world().note(|| format!("w{} is frozen for {} ms", self.worker.number, pause.as_millis()));
+            self.worker.life().frozen_until = Some(Instant::now() + pause);
+            tokio::task::yield_now().await;
+        }
+        if let Some(CallMishap::Dies(Moment::Before, death)) = mishap {
+            self.die(action, death);
             self.unless_dead(action).await?;
         }
         let latency = {
@@ -120,12 +164,19 @@ impl SimStore {
         let answer = {
             let mut world = self.shared.world();
             let faults = world.faults.calls.clone();
-            let fate = match (crash, kind) {
+            let fate = match (mishap, kind) {
                 // A planned death after an effect needs that effect.
-                (Some(_), _) => Fate::Fine,
-                (None, Kind::Read) => world.dice.fate_of_read(&faults),
-                (None, Kind::Write) => world.dice.fate_of_write(&faults),
+                (Some(CallMishap::Dies(..)), _) => Fate::Fine,
+                (Some(CallMishap::FailsBefore), _) => Fate::FailBefore,
+                (Some(CallMishap::FailsAfter), _) => Fate::FailAfter,
+                (Some(CallMishap::Repeats), Kind::Write) => Fate::Repeat,
+                (Some(CallMishap::Late(delay)), Kind::Write) => Fate::Late(delay),
+                (Some(CallMishap::Repeats | CallMishap::Late(_) | CallMishap::Freezes(_)) | None, Kind::Read) => {
+                    world.dice.fate_of_read(&faults)
+                }
+                (Some(CallMishap::Freezes(_)) | None, Kind::Write) => world.dice.fate_of_write(&faults),
             };
+            world.note(|| format!("w{} {action}: {fate:?}", self.worker.number));
             match fate {
                 Fate::Fine => act(&mut world),
                 Fate::FailBefore => Err(failure(action)),
@@ -137,9 +188,9 @@ impl SimStore {
                 }
             }
         };
-        self.shared.sent.notify_waiters();
-        if let Some(Crash { death, .. }) = crash {
-            self.worker.die(death);
+        self.shared.changed.notify_waiters();
+        if let Some(CallMishap::Dies(_, death)) = mishap {
+            self.die(action, death);
             self.unless_dead(action).await?;
         }
         pause(latency / 2).await;
@@ -147,18 +198,37 @@ impl SimStore {
         answer
     }
 
-    /// Counts a call, and says whether the worker is to die at it.
-    fn begin(&self, action: &'static str) -> Option<Crash> {
+    fn die(&self, action: &'static str, death: Death) {
+        self.shared.world().note(|| format!("w{} dies at {action}: {death:?}", self.worker.number));
+        self.worker.die(death);
+    }
+
+    /// Counts a call, and says what is planned for it.
+    fn begin(&self, action: &'static str) -> Option<CallMishap> {
         let count = |counts: &mut BTreeMap<&'static str, u64>| {
             let count = counts.entry(action).or_default();
             *count = count.saturating_add(1);
         };
-        count(&mut self.shared.world().counts);
+        let planned = {
+            let mut world = self.shared.world();
+            count(&mut world.counts);
+            world.worker_calls = world.worker_calls.saturating_add(u64::from(self.worker.counted));
+            match world.plan {
+                Some(Planned::Call(number, mishap)) if self.worker.counted && number == world.worker_calls => {
+                    Some(mishap)
+                }
+                Some(Planned::Call(..) | Planned::Message(..)) | None => None,
+            }
+        };
         let mut life = self.worker.life();
         count(&mut life.counts);
         life.calls = life.calls.saturating_add(1);
         let calls = life.calls;
-        life.crash.filter(|crash| crash.call == calls)
+        let crash = life.crash.filter(|crash| crash.call == calls);
+        let freeze = life.freeze.filter(|(call, _)| *call == calls);
+        planned
+            .or(crash.map(|crash| CallMishap::Dies(crash.moment, crash.death)))
+            .or(freeze.map(|(_, pause)| CallMishap::Freezes(pause)))
     }
 }
 
@@ -190,8 +260,8 @@ impl Store for SimStore {
     }
 
     async fn append(&self, job: &JobRef, batch: &Batch) -> Result<Append, StoreError> {
-        let (job, batch) = (job.clone(), batch.clone());
-        self.call("append", Kind::Write, move |world| world.append(&job, &batch)).await
+        let (author, job, batch) = (self.worker.number, job.clone(), batch.clone());
+        self.call("append", Kind::Write, move |world| world.append(author, &job, &batch)).await
     }
 
     async fn write_job(&self, job: &JobRef, write: &JobWrite) -> Result<Write, StoreError> {

@@ -1,6 +1,6 @@
 //! Workers and a sweeper under virtual time: the real drive loop over the simulated store.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,17 +18,43 @@ use tokio::task::LocalSet;
 /// When every simulated world begins.
 pub const DAWN: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
+/// How a clock is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Skew {
+    /// It is early by so much.
+    Behind(Duration),
+    /// It is late by so much, or right.
+    Ahead(Duration),
+}
+
+impl Skew {
+    fn of(self, clock: Clock) -> Clock {
+        let now = clock.now();
+        Clock::set_to(match self {
+            Self::Ahead(by) => now.plus(by),
+            Self::Behind(by) => {
+                let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
+                Timestamp::from_millis(now.as_millis().saturating_sub(by))
+            }
+        })
+    }
+}
+
 /// A world with workers in it.
 pub struct Workshop {
     /// The world.
     pub sim: Sim,
     /// Its time.
     pub clock: Clock,
-    registry: Registry,
+    registry: Rc<RefCell<Registry>>,
     /// How long an invocation lasts at most.
     pub invocation: Duration,
     /// The plan for the worker that takes message number n (from 0), where it has one.
     pub crashes: Rc<dyn Fn(u64) -> Option<Crash>>,
+    /// At which of its calls the worker that takes message number n (from 0) stops, and for how long.
+    pub freezes: Rc<dyn Fn(u64) -> Option<(u64, Duration)>>,
+    /// By how much the clock of worker number n (from 0) is wrong.
+    pub skews: Rc<dyn Fn(u64) -> Skew>,
     sessions: Rc<Cell<u64>>,
 }
 
@@ -39,9 +65,11 @@ impl Workshop {
         Self {
             sim,
             clock: Clock::set_to(DAWN),
-            registry,
+            registry: Rc::new(RefCell::new(registry)),
             invocation: Duration::from_secs(900),
             crashes: Rc::new(|_| None),
+            freezes: Rc::new(|_| None),
+            skews: Rc::new(|_| Skew::Ahead(Duration::ZERO)),
             sessions: Rc::default(),
         }
     }
@@ -79,18 +107,25 @@ impl Workshop {
         job
     }
 
+    /// Gives the workers other agents, from the next invocation on.
+    pub fn deploy(&self, registry: Registry) {
+        self.registry.replace(registry);
+    }
+
     /// Runs workers and a sweeper, and `outside` beside them, until `outside` has ended.
     pub async fn run<T>(&self, workers: usize, outside: impl Future<Output = T>) -> T {
         let local = LocalSet::new();
-        for _ in 0..workers {
-            local.spawn_local(worker(
-                self.sim.clone(),
-                self.clock,
-                self.registry.clone(),
-                self.invocation,
-                Rc::clone(&self.crashes),
-                Rc::clone(&self.sessions),
-            ));
+        for number in (0_u64..).take(workers) {
+            let bench = Bench {
+                sim: self.sim.clone(),
+                clock: (self.skews)(number).of(self.clock),
+                registry: Rc::clone(&self.registry),
+                invocation: self.invocation,
+                crashes: Rc::clone(&self.crashes),
+                freezes: Rc::clone(&self.freezes),
+                sessions: Rc::clone(&self.sessions),
+            };
+            local.spawn_local(bench.work());
         }
         local.spawn_local(sweeper(self.sim.handle(), self.clock));
         local.run_until(outside).await
@@ -101,11 +136,17 @@ impl Workshop {
     /// # Panics
     /// When it does not come to that.
     pub async fn until(&self, job: &JobRef, enough: impl Fn(&Job) -> bool) -> Job {
-        for _ in 0..7 * 24 * 3_600 {
-            if let Some(found) = self.sim.job(job.job).filter(|found| enough(found)) {
-                return found;
+        let waiting = async {
+            loop {
+                let changed = self.sim.changed();
+                if let Some(found) = self.sim.job(job.job).filter(|found| enough(found)) {
+                    return found;
+                }
+                changed.await;
             }
-            self.clock.sleep(Duration::from_secs(1)).await;
+        };
+        if let Ok(found) = tokio::time::timeout(Duration::from_secs(7 * 24 * 3_600), waiting).await {
+            return found;
         }
         let stuck = self.story(job);
         #[allow(clippy::panic, reason = "a test that waits in vain has failed")]
@@ -157,32 +198,43 @@ pub fn story(snapshot: &Snapshot, job: JobId) -> String {
     lines.join("\n")
 }
 
-async fn worker(
+/// One worker's place, clock and plans.
+struct Bench {
     sim: Sim,
     clock: Clock,
-    registry: Registry,
-    length: Duration,
+    registry: Rc<RefCell<Registry>>,
+    invocation: Duration,
     crashes: Rc<dyn Fn(u64) -> Option<Crash>>,
+    freezes: Rc<dyn Fn(u64) -> Option<(u64, Duration)>>,
     sessions: Rc<Cell<u64>>,
-) {
-    loop {
-        let message = sim.next_message().await;
-        let number = sessions.get();
-        sessions.set(number + 1);
-        let store = sim.handle();
-        if let Some(crash) = crashes(number) {
-            store.crash_at(crash);
-        }
-        tokio::select! {
-            biased;
-            () = store.crashed() => {}
-            handled = invocation(&store, &registry, clock, length, number, &message) => {
-                if handled {
-                    message.acknowledge();
-                } else {
-                    message.give_back();
-                    // As a queue's poller backs off from a function that fails.
-                    clock.sleep(Duration::from_secs(1)).await;
+}
+
+impl Bench {
+    async fn work(self) {
+        loop {
+            let message = self.sim.next_message().await;
+            let number = self.sessions.get();
+            self.sessions.set(number + 1);
+            let store = self.sim.worker();
+            if let Some(crash) = (self.crashes)(number) {
+                store.crash_at(crash);
+            }
+            if let Some((call, pause)) = (self.freezes)(number) {
+                store.freeze_at(call, pause);
+            }
+            let registry = self.registry.borrow().clone();
+            let handled = invocation(&store, &registry, self.clock, self.invocation, number, &message);
+            tokio::select! {
+                biased;
+                () = store.crashed() => {}
+                handled = store.unless_frozen(handled) => {
+                    if handled {
+                        message.acknowledge();
+                    } else {
+                        message.give_back();
+                        // As a queue's poller backs off from a function that fails.
+                        self.clock.sleep(Duration::from_secs(1)).await;
+                    }
                 }
             }
         }

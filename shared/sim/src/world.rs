@@ -11,7 +11,8 @@ use longhaul_engine::{Batch, Failure, Job, JobId, JobState, Seq, Timestamp, limi
 use tokio::time::Instant;
 
 use crate::faults::{Dice, Faults};
-use crate::queue::Queued;
+use crate::plan::Planned;
+use crate::queue::{Queued, told};
 
 /// A job among the dead letters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,9 @@ pub struct Snapshot {
     pub jobs: BTreeMap<JobId, Job>,
     /// All journals, whole, also behind a gap if the protocol ever left one.
     pub journals: BTreeMap<JobId, Vec<Batch>>,
+    /// Which handle wrote the batch at a position. A worker has one for each invocation, so that an auditor can tell under
+    /// which claim an entry was written.
+    pub authors: BTreeMap<(JobId, Seq), u64>,
     /// Sessions and their last heartbeats.
     pub sessions: BTreeMap<SessionId, Timestamp>,
     /// Messages in the queue, received ones that are not acknowledged included.
@@ -46,6 +50,14 @@ pub(crate) struct World {
     pub(crate) counts: BTreeMap<&'static str, u64>,
     pub(crate) messages: Vec<Queued>,
     pub(crate) messages_sent: u64,
+    /// Sends, those included whose message was lost.
+    pub(crate) sends: u64,
+    pub(crate) worker_calls: u64,
+    pub(crate) handles: u64,
+    pub(crate) plan: Option<Planned>,
+    pub(crate) trace: Option<Vec<String>>,
+    began: Instant,
+    authors: BTreeMap<(JobId, Seq), u64>,
     pub(crate) jobs: BTreeMap<JobId, Job>,
     journals: BTreeMap<JobId, BTreeMap<Seq, Batch>>,
     sessions: BTreeMap<SessionId, Timestamp>,
@@ -67,6 +79,13 @@ impl World {
             counts: BTreeMap::new(),
             messages: Vec::new(),
             messages_sent: 0,
+            sends: 0,
+            worker_calls: 0,
+            handles: 0,
+            plan: None,
+            trace: None,
+            began: Instant::now(),
+            authors: BTreeMap::new(),
             jobs: BTreeMap::new(),
             journals: BTreeMap::new(),
             sessions: BTreeMap::new(),
@@ -79,9 +98,17 @@ impl World {
         Snapshot {
             jobs: self.jobs.clone(),
             journals: self.journals.iter().map(|(id, batches)| (*id, batches.values().cloned().collect())).collect(),
+            authors: self.authors.clone(),
             sessions: self.sessions.clone(),
             messages: self.messages.len(),
             dead_letters: self.dead_letters.clone(),
+        }
+    }
+
+    /// Writes a line into the trace, if there is one.
+    pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>9} {}", self.began.elapsed().as_millis(), line()));
         }
     }
 
@@ -101,6 +128,7 @@ impl World {
         self.late = flying;
         landing.sort_by_key(|(at, _)| *at);
         for (_, write) in landing {
+            self.note(|| "a late write lands".to_owned());
             write(self);
         }
     }
@@ -146,13 +174,22 @@ impl World {
         self.journals.get(&job).and_then(|journal| journal.get(&at)).map(readable).transpose()
     }
 
-    pub(crate) fn append(&mut self, job: &JobRef, batch: &Batch) -> Result<Append, StoreError> {
+    pub(crate) fn append(&mut self, author: u64, job: &JobRef, batch: &Batch) -> Result<Append, StoreError> {
         let journal = self.journals.entry(job.job).or_default();
         match journal.get(&batch.at) {
             Some(found) if found.nonce == batch.nonce => Ok(Append::Written),
-            Some(found) => Ok(Append::Conflict(Box::new(readable(found)?))),
+            Some(found) => {
+                let found = readable(found)?;
+                self.note(|| format!("  {} has something at {} already", job.job, batch.at));
+                Ok(Append::Conflict(Box::new(found)))
+            }
             None => {
                 journal.insert(batch.at, batch.clone());
+                self.authors.insert((job.job, batch.at), author);
+                self.note(|| {
+                    let entries = serde_json::to_string(&batch.entries).unwrap_or_default();
+                    format!("  {} at {}: {entries}", job.job, batch.at)
+                });
                 Ok(Append::Written)
             }
         }
@@ -168,10 +205,17 @@ impl World {
                 stored.sweeps = 0;
             }
         }
+        let stored = stored.clone();
         if stored.last_write == write.nonce {
+            let Progress { state, epoch, attempts, due, .. } = stored.progress;
+            self.note(|| {
+                let (state, due) = (state.status(), due.map(Timestamp::as_millis));
+                format!("  {} is {state:?}, epoch {}, attempts {attempts}, due {due:?}", job.job, epoch.0)
+            });
             Ok(Write::Written { wakes: stored.wakes })
         } else {
-            Ok(Write::Refused(Box::new(stored.clone())))
+            self.note(|| format!("  {} was written by somebody else", job.job));
+            Ok(Write::Refused(Box::new(stored)))
         }
     }
 
@@ -221,6 +265,7 @@ impl World {
     }
 
     pub(crate) fn send(&mut self, continuation: &Continuation, delay: Duration) {
+        self.note(|| format!("  {} in {} ms", told(continuation), delay.as_millis()));
         self.enqueue(continuation, delay.min(Duration::from_secs(limits::MESSAGE_DELAY_MAX_SECONDS)));
     }
 

@@ -174,6 +174,8 @@ async fn a_job_that_kills_its_workers_ends_as_worker_lost() {
             .run(2, async {
                 let job = workshop.submit(workshop.order("agent", json!(null))).await;
                 workshop.until(&job, |job| job.progress.epoch.0 >= claims - 1).await;
+                // The claim is followed by the death.
+                workshop.clock.sleep(Duration::from_secs(1)).await;
                 job
             })
             .await;
