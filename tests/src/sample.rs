@@ -133,6 +133,7 @@ pub fn failure() -> Failure {
         message: "the model refused".to_owned(),
         causes: vec!["policy".to_owned()],
         step: Some(StepKey::at("", 2)),
+        partial: None,
     }
 }
 

@@ -6,9 +6,9 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use longhaul::{Ctx, ErrorClass, RetryPolicy, StepError, Usage};
+use longhaul::{Ctx, EffectKey, ErrorClass, Live, RetryPolicy, StepError, Usage};
 use longhaul_llm::{
-    ChatCompletions, Cut, Message, Model, ModelError, ModelErrorKind, ModelReply, ModelRequest, ResponseFormat,
+    ChatCompletions, Cut, Delta, Message, Model, ModelError, ModelErrorKind, ModelReply, ModelRequest, ResponseFormat,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -93,6 +93,33 @@ pub(crate) fn server(settings: &Settings) -> Result<Rc<dyn Model>, ModelError> {
     Ok(Rc::new(ChatCompletions::new(&settings.model_url, settings.model_key.clone())?))
 }
 
+/// One effect that asks a model: its key, and where its answer is shown while it streams in.
+pub(crate) struct Asking<'a> {
+    key: String,
+    shown: Option<(&'a Live, &'a EffectKey)>,
+}
+
+impl<'a> Asking<'a> {
+    /// Of an effect.
+    pub(crate) fn of(live: &'a Live, effect: &'a EffectKey) -> Self {
+        Self { key: effect.to_string(), shown: Some((live, effect)) }
+    }
+
+    fn show(&self, delta: &Delta) {
+        let Some((live, effect)) = self.shown else { return };
+        match delta {
+            Delta::Text { text } => live.say(effect, text),
+            Delta::Discard => live.begin_anew(effect),
+            // Thoughts and half-written calls are the model's own business.
+            Delta::Reasoning { .. } | Delta::ToolCall { .. } => {}
+        }
+    }
+
+    fn begin_anew(&self) {
+        self.show(&Delta::Discard);
+    }
+}
+
 /// The model that the agents ask.
 #[derive(Clone)]
 pub(crate) struct ModelSteps {
@@ -128,7 +155,8 @@ impl ModelSteps {
     where
         T: Serialize + DeserializeOwned,
     {
-        ctx.effect(step, async |key| self.answer::<T>(&key.to_string(), question).await)
+        let live = ctx.live();
+        ctx.effect(step, async |key| self.answer::<T>(&Asking::of(&live, &key), question).await)
             .retry(self.retry)
             .time_limit(self.step_time_limit())
             .metered(question.reserved_tokens(), Answer::cost)
@@ -139,16 +167,16 @@ impl ModelSteps {
     /// with it.
     pub(crate) async fn answer<T: DeserializeOwned>(
         &self,
-        key: &str,
+        asking: &Asking<'_>,
         question: &Question,
     ) -> Result<Answer<T>, StepError> {
-        self.answer_that(key, question, |_| Ok(())).await
+        self.answer_that(asking, question, |_| Ok(())).await
     }
 
     /// Like [`ModelSteps::answer`], for an answer that must also be `good` in a way that no schema can say.
     pub(crate) async fn answer_that<T: DeserializeOwned>(
         &self,
-        key: &str,
+        asking: &Asking<'_>,
         question: &Question,
         good: impl Fn(&T) -> Result<(), String>,
     ) -> Result<Answer<T>, StepError> {
@@ -160,23 +188,24 @@ impl ModelSteps {
             let value: T = serde_json::from_value(value).map_err(|error| error.to_string())?;
             good(&value).map(|()| value)
         };
-        let mut request = self.request(question.system, &question.user, key.to_owned());
+        let mut request = self.request(question.system, &question.user, asking.key.clone());
         request.response_format = ResponseFormat::JsonSchema { name: form.to_owned(), schema: schema.clone() };
-        let first = self.call(&request).await?;
+        let first = self.call(asking, &request).await?;
         let spent = usage(&first);
         let wrong = match read(&first) {
             Ok(value) => return Ok(Answer { value, model: first.model, usage: spent }),
             Err(wrong) => wrong,
         };
-        tracing::info!(step = key, form, "the model's answer does not have the asked form; it is asked to repair it");
+        tracing::info!(step = asking.key, form, "the model's answer does not have the asked form; it is asked to repair it");
         request.messages.push(Message::assistant(first.message.text()));
         request.messages.push(Message::user(format!(
             "This is not the answer that was asked for: {wrong}. Give the whole answer again as one JSON object that \
              satisfies the schema, and nothing else."
         )));
         // Another request, so another key: a server would take the first key for the first question.
-        request.idempotency_key = Some(format!("{key}/repair"));
-        let second = self.call(&request).await?;
+        request.idempotency_key = Some(format!("{}/repair", asking.key));
+        asking.begin_anew();
+        let second = self.call(asking, &request).await?;
         match read(&second) {
             Ok(value) => Ok(Answer { value, model: second.model.clone(), usage: spent.plus(usage(&second)) }),
             Err(wrong) => {
@@ -187,8 +216,13 @@ impl ModelSteps {
     }
 
     /// Asks for free text, inside a step's body.
-    pub(crate) async fn say(&self, key: &str, system: &str, user: &str) -> Result<Answer<String>, StepError> {
-        let reply = self.call(&self.request(system, user, key.to_owned())).await?;
+    pub(crate) async fn say(
+        &self,
+        asking: &Asking<'_>,
+        system: &str,
+        user: &str,
+    ) -> Result<Answer<String>, StepError> {
+        let reply = self.call(asking, &self.request(system, user, asking.key.clone())).await?;
         Ok(Answer { value: reply.message.text(), usage: usage(&reply), model: reply.model })
     }
 
@@ -200,8 +234,8 @@ impl ModelSteps {
         request
     }
 
-    async fn call(&self, request: &ModelRequest) -> Result<ModelReply, StepError> {
-        let reply = self.server.complete(request, &mut |_| {}).await;
+    async fn call(&self, asking: &Asking<'_>, request: &ModelRequest) -> Result<ModelReply, StepError> {
+        let reply = self.server.complete(request, &mut |delta| asking.show(&delta)).await;
         reply.map_err(|error| failed(&self.model, &error))
     }
 }
@@ -212,6 +246,7 @@ fn usage(reply: &ModelReply) -> Usage {
         output_tokens: reply.usage.output_tokens,
         cached_tokens: reply.usage.cached_tokens,
         reasoning_tokens: reply.usage.reasoning_tokens,
+        ..Usage::default()
     }
 }
 

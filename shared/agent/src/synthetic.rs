@@ -8,6 +8,7 @@ use longhaul::{Ctx, ErrorClass, Failure, StepError, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::Tools;
+use crate::model::Asking;
 
 /// Steps of one job, as in the agent's card.
 const STEPS_MAX: u32 = 1_000;
@@ -74,6 +75,7 @@ pub(crate) async fn agent_10(ctx: &mut Ctx, tools: &Tools, input: Input) -> long
     let size = usize::try_from(input.bytes).unwrap_or(usize::MAX);
     let mut written = 0_u64;
     for number in 1..=input.steps {
+        let live = ctx.live();
         let recorded = ctx
             .effect(&format!("step {number}"), async |key| {
                 if input.fail_at == Some(number) && !input.mended {
@@ -81,7 +83,7 @@ pub(crate) async fn agent_10(ctx: &mut Ctx, tools: &Tools, input: Input) -> long
                     return Err(StepError::new(ErrorClass::Invalid, message));
                 }
                 let question = format!("This is step {number} of {} of a rehearsal.", input.steps);
-                let answer = tools.model.say(&key.to_string(), SYSTEM, &question).await?;
+                let answer = tools.model.say(&Asking::of(&live, &key), SYSTEM, &question).await?;
                 Ok(Recorded { text: sized(&answer.value, size), usage: answer.usage })
             })
             .retry(tools.model.retry())

@@ -85,6 +85,9 @@ pub enum WaitFor {
     Child {
         /// The child.
         child: JobId,
+        /// What it may use: its part of this job's budget, held back while it runs.
+        #[serde(default, skip_serializing_if = "Budget::is_unbounded")]
+        budget: Budget,
     },
 }
 
@@ -160,6 +163,9 @@ pub enum Entry {
         failure: Failure,
         /// When the next begins, at the earliest.
         retry_at: Timestamp,
+        /// Tokens that the attempt used all the same.
+        #[serde(default, skip_serializing_if = "Usage::is_zero")]
+        usage: Usage,
     },
     /// A step failed for good; the author's code gets the failure.
     StepFailed {
@@ -172,6 +178,9 @@ pub enum Entry {
         started_at: Timestamp,
         /// Why.
         failure: Failure,
+        /// Tokens that the attempt used all the same.
+        #[serde(default, skip_serializing_if = "Usage::is_zero")]
+        usage: Usage,
     },
     /// A wait has begun.
     Waiting {

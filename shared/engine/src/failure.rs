@@ -1,6 +1,7 @@
 //! What went wrong, in the one taxonomy that decides between trying again, waiting and giving up.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::ids::StepKey;
 use crate::limits;
@@ -35,6 +36,8 @@ pub enum ErrorClass {
     Interrupted,
     /// The worker died again and again while it drove the job.
     WorkerLost,
+    /// The model asked for the same thing again and again.
+    LoopDetected,
     /// The agent's own code ended the job.
     Terminal,
 }
@@ -53,6 +56,7 @@ impl ErrorClass {
             | Self::Budget
             | Self::Interrupted
             | Self::WorkerLost
+            | Self::LoopDetected
             | Self::Terminal => false,
         }
     }
@@ -74,6 +78,7 @@ impl ErrorClass {
             Self::Budget => "budget",
             Self::Interrupted => "interrupted",
             Self::WorkerLost => "worker_lost",
+            Self::LoopDetected => "loop_detected",
             Self::Terminal => "terminal",
         }
     }
@@ -92,13 +97,16 @@ pub struct Failure {
     /// The step that failed, where one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<StepKey>,
+    /// What the job had come to when it ended so, in the agent's own form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Value>,
 }
 
 impl Failure {
     /// A failure without causes and step.
     #[must_use]
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: bounded(message.into()), causes: Vec::new(), step: None }
+        Self { class, message: bounded(message.into()), causes: Vec::new(), step: None, partial: None }
     }
 
     /// Adds a cause underneath those that are there; the first [`limits::FAILURE_CAUSES_MAX`] are kept.

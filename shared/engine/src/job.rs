@@ -25,6 +25,17 @@ pub struct Usage {
     /// Of the output, tokens that were thought and not shown.
     #[serde(default)]
     pub reasoning_tokens: u64,
+    /// What they cost, in millionths of the currency of the deployment's price table.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub money_micros: u64,
+    /// Of the tokens, those whose price is not known: they are missing in the money.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unpriced_tokens: u64,
+}
+
+/// Serde hands over a reference.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Usage {
@@ -48,6 +59,8 @@ impl Usage {
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
             cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
             reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
+            money_micros: self.money_micros.saturating_add(other.money_micros),
+            unpriced_tokens: self.unpriced_tokens.saturating_add(other.unpriced_tokens),
         }
     }
 }
@@ -55,10 +68,18 @@ impl Usage {
 /// What a job has used so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Totals {
-    /// Tokens of its model calls, also of attempts that were thrown away.
+    /// Tokens of its model calls, also of attempts that were thrown away and of child jobs that have ended.
     pub usage: Usage,
-    /// Steps that have an outcome.
+    /// Steps that have an outcome, those of child jobs that have ended included.
     pub steps: u64,
+}
+
+impl Totals {
+    /// The sum of both.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self { usage: self.usage.plus(other.usage), steps: self.steps.saturating_add(other.steps) }
+    }
 }
 
 /// Who drives a job.

@@ -7,8 +7,10 @@ mod records;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Deserialize;
 use serde_json::Value;
 
+use crate::budget::Held;
 use crate::entry::{Batch, Edit, Entry, StepId, StepKind, WaitEnd, WaitFor};
 use crate::ids::{Epoch, JobId, Nonce, Seq, SignalKey, SignalName, StepKey};
 use crate::job::{Order, Status, Totals};
@@ -100,10 +102,12 @@ impl Journal {
                 self.totals.usage = self.totals.usage.plus(usage);
                 self.record(at, id, StepState::Completed { output })?;
             }
-            Entry::AttemptFailed { id, attempt, started_at: _, failure: _, retry_at } => {
+            Entry::AttemptFailed { id, attempt, started_at: _, failure: _, retry_at, usage } => {
+                self.totals.usage = self.totals.usage.plus(usage);
                 self.record(at, id, StepState::Retrying { attempt, retry_at })?;
             }
-            Entry::StepFailed { id, attempt: _, started_at: _, failure } => {
+            Entry::StepFailed { id, attempt: _, started_at: _, failure, usage } => {
+                self.totals.usage = self.totals.usage.plus(usage);
                 self.record(at, id, StepState::Failed { failure })?;
             }
             Entry::Waiting { id, on, until } => self.record(at, id, StepState::Waiting { on, until })?,
@@ -111,6 +115,9 @@ impl Journal {
                 if let WaitEnd::Signal { signal_seq } = end {
                     for signal in self.signals.iter_mut().filter(|signal| signal.seq == signal_seq) {
                         signal.taken = true;
+                        if id.kind == StepKind::Child {
+                            self.totals = self.totals.plus(used_by_child(signal));
+                        }
                     }
                 }
                 self.record(at, id, StepState::WaitEnded { end })?;
@@ -286,7 +293,7 @@ impl Journal {
     /// Children that steps wait for.
     pub fn open_children(&self) -> impl Iterator<Item = JobId> {
         self.steps.values().filter_map(|record| match record.state {
-            StepState::Waiting { on: WaitFor::Child { child }, .. } => Some(child),
+            StepState::Waiting { on: WaitFor::Child { child, budget: _ }, .. } => Some(child),
             StepState::Waiting { on: WaitFor::Time | WaitFor::Signal { .. }, .. }
             | StepState::Started
             | StepState::Retrying { .. }
@@ -294,6 +301,21 @@ impl Journal {
             | StepState::Failed { .. }
             | StepState::WaitEnded { .. }
             | StepState::Emitted => None,
+        })
+    }
+
+    /// What is held back for the children that steps wait for.
+    #[must_use]
+    pub fn held_for_children(&self) -> Held {
+        self.steps.values().fold(Held::default(), |held, record| match &record.state {
+            StepState::Waiting { on: WaitFor::Child { child: _, budget }, .. } => held.plus(budget.as_held()),
+            StepState::Waiting { on: WaitFor::Time | WaitFor::Signal { .. }, .. }
+            | StepState::Started
+            | StepState::Retrying { .. }
+            | StepState::Completed { .. }
+            | StepState::Failed { .. }
+            | StepState::WaitEnded { .. }
+            | StepState::Emitted => held,
         })
     }
 
@@ -309,6 +331,11 @@ impl Journal {
         }
         order
     }
+}
+
+/// What a child has used, as its parent was told. A child of an older program did not say.
+fn used_by_child(end: &SignalRecord) -> Totals {
+    end.payload.get("totals").and_then(|totals| Totals::deserialize(totals).ok()).unwrap_or_default()
 }
 
 /// Whether a child's end, as its parent was told, is a result.

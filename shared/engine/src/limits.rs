@@ -80,6 +80,8 @@ pub const CLAIM_TIME_MIN_MS: u64 = 500;
 pub const STORE_RETRY_FIRST_MS: u64 = 200;
 /// Longest such pause.
 pub const STORE_RETRY_MAX_MS: u64 = 5_000;
+/// Most characters of one attempt that are shown live: nobody reads on, and the step's output has the whole.
+pub const DELTA_CHARS_MAX: u64 = 200_000;
 /// Time limit of a step that names none.
 pub const STEP_TIME_LIMIT_DEFAULT_MS: u64 = 120_000;
 

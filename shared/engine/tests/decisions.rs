@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use longhaul_engine::append::{AfterRead, NextMove, OnConflict, Stop, after_read, ending, next_move, on_conflict};
-use longhaul_engine::budget::{self, Budget, Exhausted};
+use longhaul_engine::budget::{self, Budget, Exhausted, Held};
 use longhaul_engine::claim::{ClaimDecision, Holder, News, NoClaim, decide, died_unread, holder};
 use longhaul_engine::entry::{Batch, Edit, Entry, StepId, WaitEnd, WaitFor};
 use longhaul_engine::ids::{Epoch, IdError, JobId, Nonce, Seq, SessionId, StepKey, TenantId};
@@ -82,7 +82,7 @@ fn done(key: &str) -> Entry {
 
 fn failed(key: &str) -> Entry {
     let failure = Failure::new(ErrorClass::Invalid, "no");
-    Entry::StepFailed { id: step(key), attempt: 1, started_at: NOW, failure }
+    Entry::StepFailed { id: step(key), attempt: 1, started_at: NOW, failure, usage: Usage::default() }
 }
 
 fn cancel() -> Entry {
@@ -424,7 +424,7 @@ fn how_a_waiting_job_comes_back() {
 #[test]
 fn what_the_budget_allows() {
     let used = |tokens, steps| Totals { usage: Usage { input_tokens: tokens, ..Usage::default() }, steps };
-    let budget = Budget { tokens: Some(100), steps: Some(5), wall_seconds: Some(60) };
+    let budget = Budget { tokens: Some(100), steps: Some(5), wall_seconds: Some(60), ..Budget::default() };
     let rows = [
         (budget, used(0, 0), 100, 0, Ok(())),
         (budget, used(50, 0), 51, 0, Err(Exhausted::Tokens { limit: 100, used: 50, reserved: 51 })),
@@ -435,7 +435,8 @@ fn what_the_budget_allows() {
         (Budget::default(), used(0, 10_000), 0, 0, Err(Exhausted::Steps { limit: 10_000 })),
     ];
     for (budget, totals, reserved, age, expected) in rows {
-        assert_eq!(budget::check(&budget, &totals, reserved, NOW, after(age)), expected);
+        let held = Held::for_step(reserved, None);
+        assert_eq!(budget::check(&budget, &totals, held, NOW, after(age)), expected);
     }
 }
 

@@ -5,12 +5,14 @@
 
 use std::future::IntoFuture;
 use std::marker::PhantomData;
+use std::rc::Rc;
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
+use longhaul_engine::budget::Budget;
 use longhaul_engine::entry::{StepId, WaitFor};
 use longhaul_engine::ids::{AgentRef, IdError, SignalName};
-use longhaul_engine::job::{Order, Parent};
+use longhaul_engine::job::{Order, Parent, Totals};
 use longhaul_engine::journal::{Ending, StepState};
 use longhaul_engine::{Failure, JobId};
 use serde::de::DeserializeOwned;
@@ -19,7 +21,9 @@ use serde_json::Value;
 
 use crate::ctx::{Ctx, from_json, recorded};
 use crate::error::{Error, Result};
+use crate::shared::Shared;
 use crate::signal::{Ended, begin, wait};
+use crate::step::exhaust;
 
 /// How a child ended, as its parent is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,9 +47,37 @@ impl From<&Ending> for ChildEnd {
     }
 }
 
+/// What a parent is told: how its child ended, and what it has used, which counts as the parent's own.
+pub(crate) fn told(ending: &Ending, totals: &Totals) -> Value {
+    let mut told = serde_json::to_value(ChildEnd::from(ending)).unwrap_or_default();
+    if let (Some(fields), Ok(totals)) = (told.as_object_mut(), serde_json::to_value(totals)) {
+        fields.insert("totals".to_owned(), totals);
+    }
+    told
+}
+
 /// The signal by which a parent learns of a child's end.
 pub(crate) fn end_signal(child: JobId) -> Result<SignalName, IdError> {
     format!("child:{child}").parse()
+}
+
+/// What a child may use: its share of what its parent has left, and no more than `limit`. Once its wait stands in the
+/// journal, what stands there counts.
+async fn allowance(shared: &Rc<Shared>, id: &StepId, shares: u64, limit: Budget) -> Budget {
+    if shared.journal.borrow().step(&id.key).is_some() {
+        return Budget::default();
+    }
+    let share = {
+        let journal = shared.journal.borrow();
+        // The part of children that run already is taken off before the rest is shared.
+        let held = shared.held.get().plus(journal.held_for_children());
+        let now = shared.clock.now();
+        shared.budget.get().share(journal.totals(), held, shares, shared.order.submitted_at, now)
+    };
+    match share {
+        Ok(share) => share.least(limit),
+        Err(exhausted) => exhaust(shared, exhausted).await,
+    }
 }
 
 /// A child job about to start; await it.
@@ -55,12 +87,19 @@ pub struct ChildJob<'a, T> {
     id: StepId,
     agent: AgentRef,
     input: Result<Value, serde_json::Error>,
+    budget: Budget,
     output: PhantomData<T>,
 }
 
 impl<'a, T> ChildJob<'a, T> {
     pub(crate) fn new(ctx: &'a mut Ctx, id: StepId, agent: AgentRef, input: Result<Value, serde_json::Error>) -> Self {
-        Self { ctx, id, agent, input, output: PhantomData }
+        Self { ctx, id, agent, input, budget: Budget::default(), output: PhantomData }
+    }
+
+    /// The most that it may use, within its part of what this job has left.
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
     }
 }
 
@@ -70,21 +109,25 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for ChildJob<'a, T> {
 
     fn into_future(self) -> Self::IntoFuture {
         async move {
-            let Self { ctx, id, agent, input, output: _ } = self;
+            let Self { ctx, id, agent, input, budget: limit, output: _ } = self;
+            let shares = ctx.shares();
             let shared = &ctx.shared;
             let unfit = |what: String| Error::terminal(format!("the child job \"{}\" {what}", id.name));
             let input = input.map_err(|error| unfit(format!("was given an input that is no JSON: {error}")))?;
             let child = JobId::of_child(shared.order.id, &id.key);
             let signal = end_signal(child).map_err(|error| unfit(error.to_string()))?;
-            let on = WaitFor::Child { child };
+            let on = WaitFor::Child { child, budget: allowance(shared, &id, shares, limit).await };
             // The wait goes first, so that a cancel between the two knows the child; the submission is repeated until
             // the wait has ended, since its id makes it one.
             begin(shared, &id, &on, Some(&signal), None).await;
-            if let Some(StepState::Waiting { .. }) = recorded(shared, &id).await.map(|record| record.state) {
+            if let Some(StepState::Waiting { on: WaitFor::Child { child: _, budget }, .. }) =
+                recorded(shared, &id).await.map(|record| record.state)
+            {
                 let order = Order {
                     id: child,
                     agent,
                     input,
+                    budget,
                     webhook: None,
                     parent: Some(Parent { job: shared.order.id, step: id.key.clone() }),
                     submitted_at: shared.clock.now(),

@@ -9,17 +9,19 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use longhaul_engine::budget::Budget;
 use longhaul_engine::entry::{Branch, StepId};
 use longhaul_engine::ids::AgentRef;
 use longhaul_engine::job::Mismatch;
 use longhaul_engine::journal::StepRecord;
-use longhaul_engine::{Entry, ErrorClass, Failure, JobId, StepKey, StepKind, TenantId, limits};
+use longhaul_engine::{Entry, ErrorClass, Failure, JobId, StepKey, StepKind, TenantId, Usage, limits};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::child::ChildJob;
 use crate::error::{Error, Result, StepError};
+use crate::live::Live;
 use crate::shared::{Halt, Shared};
 use crate::signal::SignalWait;
 use crate::step::{Effect, EffectKey, Step, StepOptions};
@@ -47,6 +49,34 @@ impl Ctx {
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
         &self.shared.order.tenant
+    }
+
+    /// A way to show people what an effect has so far, such as an answer that streams in: taken before the effect, used
+    /// in its body. It is no durable operation, and what it shows is stored nowhere.
+    #[must_use]
+    pub fn live(&self) -> Live {
+        Live(Rc::clone(&self.shared))
+    }
+
+    /// What this job may use where its submission does not say. Call it first: steps before it know nothing of it.
+    pub fn default_budget(&mut self, budget: Budget) {
+        self.shared.budget.set(self.shared.order.budget.or(budget));
+    }
+
+    /// Says what the job has come to so far. Should it end as failed, its failure carries what was said last.
+    ///
+    /// # Errors
+    /// When it is no JSON.
+    pub fn so_far(&mut self, partial: impl Serialize) -> Result<()> {
+        let partial = serde_json::to_value(partial)
+            .map_err(|error| Error::terminal(format!("what the job has come to so far is no JSON: {error}")))?;
+        self.shared.partial.replace(Some(partial));
+        Ok(())
+    }
+
+    /// How many equal takers a budget is shared by here: the branches of the fan-out that this context is in.
+    pub(crate) fn shares(&self) -> u64 {
+        self.branch.map_or(1, |branch| branch.of)
     }
 
     pub(crate) fn next_id(&mut self, name: &str, kind: StepKind) -> StepId {
@@ -170,6 +200,7 @@ pub(crate) fn to_json(id: &StepId, value: &impl Serialize) -> Result<Value, Step
     serde_json::to_value(value).map_err(|error| StepError {
         failure: unfit(id, &format!("its result is no JSON: {error}")),
         retry_after: None,
+        usage: Usage::default(),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use longhaul_engine::{ErrorClass, Failure};
+use longhaul_engine::{ErrorClass, Failure, Usage};
 
 /// The result of an agent and of everything that it awaits on its context.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -16,13 +16,15 @@ pub struct StepError {
     pub failure: Failure,
     /// How long the other side asks to wait.
     pub retry_after: Option<Duration>,
+    /// What the attempt used all the same.
+    pub usage: Usage,
 }
 
 impl StepError {
     /// An error of this class. Say what was attempted, with what, and what came back.
     #[must_use]
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { failure: Failure::new(class, message), retry_after: None }
+        Self { failure: Failure::new(class, message), retry_after: None, usage: Usage::default() }
     }
 
     /// An error of this class around another, whose whole chain is kept for the people who will read it.
@@ -35,6 +37,13 @@ impl StepError {
             next = cause.source();
         }
         error
+    }
+
+    /// The same error with what the attempt used: it counts towards the job's budget like that of one that succeeds.
+    #[must_use]
+    pub const fn used(mut self, usage: Usage) -> Self {
+        self.usage = usage;
+        self
     }
 
     /// The same error with the wait that the other side asked for.

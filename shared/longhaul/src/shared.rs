@@ -9,11 +9,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
+use longhaul_engine::budget::{Budget, Held};
 use longhaul_engine::job::{Mismatch, Order};
 use longhaul_engine::{Entry, Failure, Journal, StepKey, Timestamp, limits};
+use serde_json::Value;
 use tokio::sync::{Notify, oneshot};
 
 use crate::clock::Clock;
+use crate::live::Stage;
 
 /// Makes an entry out of the journal as it is, or nothing when there is nothing to write any more. Asked again after
 /// each conflict.
@@ -69,15 +72,22 @@ pub(crate) struct Shared {
     rests: RefCell<BTreeMap<StepKey, Rest>>,
     busy: Cell<usize>,
     halt: RefCell<Option<Halt>>,
-    /// Tokens reserved by steps that are running.
-    pub(crate) reserved_tokens: Cell<u64>,
+    /// What the job may use.
+    pub(crate) budget: Cell<Budget>,
+    /// What is held back of it for steps that are running.
+    pub(crate) held: Cell<Held>,
+    /// What the agent has said that the job has come to.
+    pub(crate) partial: RefCell<Option<Value>>,
     /// Told whenever the journal has grown.
     pub(crate) grown: Notify,
+    /// Who hears what steps say while they run.
+    pub(crate) stage: Stage,
 }
 
 impl Shared {
-    pub(crate) fn new(order: Order, journal: Journal, clock: Clock, deadline: Timestamp) -> Rc<Self> {
+    pub(crate) fn new(order: Order, journal: Journal, clock: Clock, deadline: Timestamp, stage: Stage) -> Rc<Self> {
         Rc::new(Self {
+            budget: Cell::new(order.budget),
             order,
             clock,
             deadline,
@@ -87,8 +97,10 @@ impl Shared {
             rests: RefCell::default(),
             busy: Cell::new(0),
             halt: RefCell::default(),
-            reserved_tokens: Cell::new(0),
+            held: Cell::default(),
+            partial: RefCell::default(),
             grown: Notify::new(),
+            stage,
         })
     }
 

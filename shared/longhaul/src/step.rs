@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
+use longhaul_engine::budget::{Exhausted, Held};
 use longhaul_engine::entry::StepId;
 use longhaul_engine::job::Usage;
 use longhaul_engine::journal::StepState;
@@ -18,6 +19,7 @@ use serde_json::Value;
 
 use crate::ctx::{Ctx, from_json, recorded, to_json};
 use crate::error::{Error, Result, StepError};
+use crate::live::Stage;
 use crate::shared::{Halt, Shared};
 
 /// The stable key of a side effect, the same at every attempt and replay: job id and step key.
@@ -25,6 +27,12 @@ use crate::shared::{Halt, Shared};
 pub struct EffectKey {
     job: JobId,
     step: StepKey,
+}
+
+impl EffectKey {
+    pub(crate) const fn step(&self) -> &StepKey {
+        &self.step
+    }
 }
 
 impl fmt::Display for EffectKey {
@@ -38,6 +46,7 @@ pub(crate) struct StepOptions<T> {
     retry: RetryPolicy,
     time_limit: Duration,
     reserve_tokens: u64,
+    reserve_micros: Option<u64>,
     usage: fn(&T) -> Usage,
 }
 
@@ -47,6 +56,7 @@ impl<T> Default for StepOptions<T> {
             retry: RetryPolicy::default(),
             time_limit: Duration::from_millis(limits::STEP_TIME_LIMIT_DEFAULT_MS),
             reserve_tokens: 0,
+            reserve_micros: None,
             usage: |_| Usage::default(),
         }
     }
@@ -71,6 +81,13 @@ macro_rules! options {
         pub fn metered(mut self, reserve: u64, usage: fn(&T) -> Usage) -> Self {
             self.options.reserve_tokens = reserve;
             self.options.usage = usage;
+            self
+        }
+
+        /// What the tokens that it holds back may cost, in millionths; none when their price is not known. A job with
+        /// a budget in money starts no metered step whose price is not known.
+        pub fn priced(mut self, reserve_micros: Option<u64>) -> Self {
+            self.options.reserve_micros = reserve_micros;
             self
         }
     };
@@ -175,7 +192,8 @@ async fn interrupted(shared: &Rc<Shared>, id: &StepId) {
     );
     failure.step = Some(id.key.clone());
     let started_at = shared.clock.now();
-    let entry = Entry::StepFailed { id: id.clone(), attempt: 1, started_at, failure };
+    let usage = Usage::default();
+    let entry = Entry::StepFailed { id: id.clone(), attempt: 1, started_at, failure, usage };
     shared.append(false, Box::new(move |_| Some(entry.clone()))).await;
 }
 
@@ -190,7 +208,8 @@ where
         Some(limit) if wait::fits(started_at, limit, shared.deadline) => limit,
         Some(_) | None => shared.rest_without_time(&id.key).await,
     };
-    let _reserved = reserve(shared, options.reserve_tokens, started_at).await;
+    let needs = Held::for_step(options.reserve_tokens, options.reserve_micros);
+    let _reserved = reserve(shared, needs, started_at).await;
     let _busy = shared.busy();
     if id.kind == StepKind::EffectOnce {
         let entry = Entry::StepStarted { id: id.clone() };
@@ -198,6 +217,7 @@ where
     }
     // What was spent on the entry above is part of the limit, so that the body never runs into the deadline.
     let left = time_limit.saturating_sub(started_at.until(shared.clock.now()));
+    let on_stage = Stage::enter(shared, id, attempt);
     let result = match tokio::time::timeout(left, body()).await {
         Ok(result) => result,
         Err(_) => Err(StepError::new(
@@ -205,6 +225,7 @@ where
             format!("{} \"{}\" took longer than {} ms", id.kind.as_str(), id.name, time_limit.as_millis()),
         )),
     };
+    drop(on_stage);
     let entry = match result.and_then(|value| Ok((to_json(id, &value)?, (options.usage)(&value)))) {
         Ok((output, usage)) => completed(id, attempt, started_at, output, usage),
         Err(error) => failed(shared, id, &options.retry, attempt, started_at, error),
@@ -224,7 +245,7 @@ fn failed(
     started_at: Timestamp,
     error: StepError,
 ) -> Entry {
-    let StepError { mut failure, retry_after } = error;
+    let StepError { mut failure, retry_after, usage } = error;
     failure.step = Some(id.key.clone());
     let now = shared.clock.now();
     // Whatever the author asked for: what may be started once is not tried again.
@@ -233,36 +254,39 @@ fn failed(
     let next = after_failure(policy, shared.order.id, &id.key, attempt, failure.class, retry_after, now);
     let id = id.clone();
     match next {
-        AfterFailure::Retry { at } => Entry::AttemptFailed { id, attempt, started_at, failure, retry_at: at },
-        AfterFailure::GiveUp => Entry::StepFailed { id, attempt, started_at, failure },
+        AfterFailure::Retry { at } => Entry::AttemptFailed { id, attempt, started_at, failure, retry_at: at, usage },
+        AfterFailure::GiveUp => Entry::StepFailed { id, attempt, started_at, failure, usage },
     }
 }
 
-/// Holds tokens back from the job's budget until dropped.
-struct Reserved(Rc<Shared>, u64);
+/// Holds a part of the job's budget back until dropped.
+struct Reserved(Rc<Shared>, Held);
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        self.0.reserved_tokens.set(self.0.reserved_tokens.get().saturating_sub(self.1));
+        self.0.held.set(self.0.held.get().minus(self.1));
     }
 }
 
 /// Reserves what a step may need. Does not return when the budget has no room: the job ends with what it has.
-async fn reserve(shared: &Rc<Shared>, tokens: u64, now: Timestamp) -> Reserved {
-    let others = shared.reserved_tokens.get();
-    let wanted = others.saturating_add(tokens);
+async fn reserve(shared: &Rc<Shared>, needs: Held, now: Timestamp) -> Reserved {
+    let wanted = shared.held.get().plus(needs);
     let checked = {
         let journal = shared.journal.borrow();
-        budget::check(&shared.order.budget, journal.totals(), wanted, shared.order.submitted_at, now)
+        let held = wanted.plus(journal.held_for_children());
+        budget::check(&shared.budget.get(), journal.totals(), held, shared.order.submitted_at, now)
     };
     match checked {
         Ok(()) => {
-            shared.reserved_tokens.set(wanted);
-            Reserved(Rc::clone(shared), tokens)
+            shared.held.set(wanted);
+            Reserved(Rc::clone(shared), needs)
         }
-        Err(exhausted) => {
-            let message = format!("{exhausted}; replay the job with a larger budget to go on");
-            shared.halt(Halt::End(Failure::new(ErrorClass::Budget, message))).await
-        }
+        Err(exhausted) => exhaust(shared, exhausted).await,
     }
+}
+
+/// Ends the job, since its budget does not allow what the agent wants to do next.
+pub(crate) async fn exhaust(shared: &Rc<Shared>, exhausted: Exhausted) -> ! {
+    let message = format!("{exhausted}; replay the job with a larger budget to go on");
+    shared.halt(Halt::End(Failure::new(ErrorClass::Budget, message))).await
 }

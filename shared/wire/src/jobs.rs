@@ -30,12 +30,30 @@ pub struct Usage {
     /// Of the output, tokens that were thought and not shown.
     #[serde(default)]
     pub reasoning_tokens: u64,
+    /// What they cost, in millionths of the currency of the deployment's price table.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub money_micros: u64,
+    /// Of the tokens, those whose price is not known: they are missing in the money.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unpriced_tokens: u64,
+}
+
+/// Serde hands over a reference.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl From<longhaul_engine::Usage> for Usage {
     fn from(usage: longhaul_engine::Usage) -> Self {
-        let longhaul_engine::Usage { input_tokens, output_tokens, cached_tokens, reasoning_tokens } = usage;
-        Self { input_tokens, output_tokens, cached_tokens, reasoning_tokens }
+        let longhaul_engine::Usage {
+            input_tokens,
+            output_tokens,
+            cached_tokens,
+            reasoning_tokens,
+            money_micros,
+            unpriced_tokens,
+        } = usage;
+        Self { input_tokens, output_tokens, cached_tokens, reasoning_tokens, money_micros, unpriced_tokens }
     }
 }
 
@@ -53,6 +71,9 @@ pub struct FailureView {
     /// The key of the step that failed, where one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
+    /// What the job had come to when it ended so, in the agent's own form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Value>,
 }
 
 impl From<&Failure> for FailureView {
@@ -62,6 +83,7 @@ impl From<&Failure> for FailureView {
             message: failure.message.clone(),
             causes: failure.causes.clone(),
             step: failure.step.as_ref().map(ToString::to_string),
+            partial: failure.partial.clone(),
         }
     }
 }
@@ -301,7 +323,7 @@ fn open_waits(journal: &Journal) -> WaitingView {
                 match on {
                     WaitFor::Time => {}
                     WaitFor::Signal { signal } => waiting.signals.push(signal.to_string()),
-                    WaitFor::Child { child } => waiting.children.push(child.to_string()),
+                    WaitFor::Child { child, budget: _ } => waiting.children.push(child.to_string()),
                 }
                 *until
             }

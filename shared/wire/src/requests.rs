@@ -23,6 +23,11 @@ pub struct Budget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, example = 200_000)]
     pub tokens: Option<u64>,
+    /// What the models may cost, in millionths of the currency of the deployment's price table. A model without a known
+    /// price cannot be called then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub money_micros: Option<u64>,
     /// Steps with an outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
@@ -35,21 +40,27 @@ pub struct Budget {
 
 impl From<budget::Budget> for Budget {
     fn from(budget: budget::Budget) -> Self {
-        let budget::Budget { tokens, steps, wall_seconds } = budget;
-        Self { tokens, steps, wall_seconds }
+        let budget::Budget { tokens, money_micros, steps, wall_seconds } = budget;
+        Self { tokens, money_micros, steps, wall_seconds }
     }
 }
 
 impl From<Budget> for budget::Budget {
     fn from(budget: Budget) -> Self {
-        let Budget { tokens, steps, wall_seconds } = budget;
-        Self { tokens, steps, wall_seconds }
+        let Budget { tokens, money_micros, steps, wall_seconds } = budget;
+        Self { tokens, money_micros, steps, wall_seconds }
     }
 }
 
 impl Budget {
     fn check(&self, at: &str) -> Result<(), Problem> {
-        for (name, part) in [("tokens", self.tokens), ("steps", self.steps), ("wall_seconds", self.wall_seconds)] {
+        let parts = [
+            ("tokens", self.tokens),
+            ("money_micros", self.money_micros),
+            ("steps", self.steps),
+            ("wall_seconds", self.wall_seconds),
+        ];
+        for (name, part) in parts {
             if part == Some(0) {
                 return Err(Problem::field(format!("{at}/{name}"), "must be at least 1; leave it out for no bound"));
             }

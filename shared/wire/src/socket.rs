@@ -1,6 +1,6 @@
 //! The messages of the WebSocket: what clients ask for and what they are sent.
 
-use longhaul_engine::JobId;
+use longhaul_engine::{JobId, StepKey};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -73,6 +73,13 @@ pub enum ServerMessage {
         /// What.
         event: Box<Event>,
     },
+    /// A piece of what a running step says, such as an answer that streams in. Shown while it lasts and stored nowhere:
+    /// pieces may be lost, and the step's outcome has the whole. What came under a lower `epoch` or `attempt` of the
+    /// same step is void, and so is what stands behind an `offset` that begins anew.
+    Delta {
+        /// The piece.
+        delta: Box<DeltaBody>,
+    },
     /// The subscription stands. Events behind `after` follow in order.
     Subscribed {
         /// The job.
@@ -100,7 +107,34 @@ pub enum ServerMessage {
     },
 }
 
+/// A piece of what a running step says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeltaBody {
+    /// The job.
+    #[schema(value_type = uuid::Uuid)]
+    pub job: JobId,
+    /// The claim under which the step runs.
+    pub epoch: u64,
+    /// The step's key, the `subject` of its events.
+    #[schema(value_type = String)]
+    pub step: StepKey,
+    /// The step's name.
+    pub name: String,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// Where in the attempt's text the piece stands, in characters.
+    pub offset: u64,
+    /// The piece.
+    pub text: String,
+}
+
 impl ServerMessage {
+    /// The message of a delta.
+    #[must_use]
+    pub fn delta(delta: DeltaBody) -> Self {
+        Self::Delta { delta: Box::new(delta) }
+    }
+
     /// The message of an event.
     #[must_use]
     pub fn event(event: Event) -> Self {

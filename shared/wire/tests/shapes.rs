@@ -21,7 +21,7 @@ use longhaul_wire::events::{EventList, EventType};
 use longhaul_wire::jobs::{DeadLetterList, JobList, JobSummary, JobView, Links, TakenIn};
 use longhaul_wire::journal::JournalView;
 use longhaul_wire::problem::Violation;
-use longhaul_wire::socket::{ClientMessage, ServerMessage};
+use longhaul_wire::socket::{ClientMessage, DeltaBody, ServerMessage};
 use longhaul_wire::{Event, Problem, Scope, agents, limits};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -46,6 +46,7 @@ fn failure() -> Failure {
         message: "POST /v1/chat/completions gave no answer within 120 s".into(),
         causes: vec!["operation timed out".into()],
         step: Some(StepKey::at("", 1)),
+        partial: None,
     }
 }
 
@@ -57,7 +58,7 @@ fn entries() -> Vec<Entry> {
         kind: StepKind::Step,
         branch: Some(Branch { index: 1, of: 4 }),
     };
-    let usage = Usage { input_tokens: 120, output_tokens: 45, cached_tokens: 100, reasoning_tokens: 0 };
+    let usage = Usage { input_tokens: 120, output_tokens: 45, cached_tokens: 100, ..Usage::default() };
     let read = |id| Entry::StepCompleted {
         id,
         attempt: 1,
@@ -77,12 +78,14 @@ fn entries() -> Vec<Entry> {
             started_at: at(200),
             failure: failure(),
             retry_at: at(10_200),
+            usage: Usage::default(),
         },
         Entry::StepFailed {
             id: step(1, "publish", StepKind::EffectOnce),
             attempt: 2,
             started_at: at(10_200),
             failure: failure(),
+            usage: Usage::default(),
         },
         Entry::Emitted { id: step(2, "progress", StepKind::Emit), data: json!({ "done": 3, "of": 10 }) },
         Entry::Waiting {
@@ -123,7 +126,7 @@ fn job(state: JobState) -> Job {
         id: job_id(),
         agent: AgentRef { name: "research".parse().unwrap(), version: 1 },
         input: json!({ "topic": "how queues make agents reliable" }),
-        budget: Budget { tokens: Some(200_000), steps: None, wall_seconds: Some(3_600) },
+        budget: Budget { tokens: Some(200_000), wall_seconds: Some(3_600), ..Budget::default() },
         webhook: Some("https://example.com/hook".into()),
         labels: BTreeMap::from([("team".into(), "search".into())]),
         parent: Some(Parent { job: JobId::from_uuid(Uuid::from_u128(1)), step: StepKey::at("", 2) }),
@@ -171,7 +174,10 @@ fn jobs_in_every_state() {
         },
         Entry::Waiting {
             id: step(1, "child", StepKind::Child),
-            on: WaitFor::Child { child: JobId::from_uuid(Uuid::from_u128(3)) },
+            on: WaitFor::Child {
+                child: JobId::from_uuid(Uuid::from_u128(3)),
+                budget: longhaul_engine::budget::Budget::default(),
+            },
             until: None,
         },
         Entry::Waiting { id: step(2, "nap", StepKind::Sleep), on: WaitFor::Time, until: Some(at(5_000)) },
@@ -181,6 +187,7 @@ fn jobs_in_every_state() {
             started_at: at(0),
             failure: failure(),
             retry_at: at(10_000),
+            usage: Usage::default(),
         },
     ];
     let mismatch =
@@ -279,6 +286,15 @@ fn socket_messages() {
     let event = Event::of_entry(job_id(), Seq(3), at(1), &Entry::Completed { output: json!(1) });
     let messages = [
         ServerMessage::event(event),
+        ServerMessage::delta(DeltaBody {
+            job: job_id(),
+            epoch: 2,
+            step: StepKey::at("", 3),
+            name: "draft".to_owned(),
+            attempt: 1,
+            offset: 120,
+            text: "and so".to_owned(),
+        }),
         ServerMessage::Subscribed { job: job_id(), after: 3 },
         ServerMessage::Unsubscribed { job: job_id() },
         ServerMessage::Pong,

@@ -19,14 +19,15 @@ fn entries(text: &str) -> Vec<Entry> {
         message: text.into(),
         causes: vec![text.into(); 20],
         step: Some(StepKey::at(text, 1)),
+        partial: Some(text.into()),
     };
     let at = Timestamp::from_millis(0);
     let value = json!({ "a": text, "b": [text, text] });
     vec![
         Entry::StepCompleted { id: id(), attempt: 1, started_at: at, output: value.clone(), usage: Usage::default() },
         Entry::StepCompleted { id: id(), attempt: 1, started_at: at, output: json!(text), usage: Usage::default() },
-        Entry::AttemptFailed { id: id(), attempt: 1, started_at: at, failure: failure(), retry_at: at },
-        Entry::StepFailed { id: id(), attempt: 1, started_at: at, failure: failure() },
+        Entry::AttemptFailed { id: id(), attempt: 1, started_at: at, failure: failure(), retry_at: at, usage: Usage::default() },
+        Entry::StepFailed { id: id(), attempt: 1, started_at: at, failure: failure(), usage: Usage::default() },
         Entry::Emitted { id: id(), data: value.clone() },
         Entry::Signalled {
             signal: "s".repeat(64).parse().unwrap(),

@@ -6,7 +6,7 @@ use longhaul::outside::fresh_nonce;
 use longhaul::store::{Append, JobRef, Store, StoreError};
 use longhaul_engine::budget::Budget;
 use longhaul_engine::entry::{Branch, Edit, StepId, StepKind, WaitEnd, WaitFor};
-use longhaul_engine::{Batch, Entry, Epoch, JobId, Seq, StepKey, limits};
+use longhaul_engine::{Batch, Entry, Epoch, JobId, Seq, StepKey, Usage, limits};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -57,11 +57,18 @@ pub fn every_entry() -> Vec<Entry> {
         Entry::Claimed { epoch: Epoch(7), session: session("session-1"), takeover: true },
         Entry::StepStarted { id: id() },
         outcome(1, json!({"text": "Größe ✓\u{0}\u{1F980}", "number": 1e-200, "more": [0.1, u64::MAX, i64::MIN, null]})),
-        Entry::AttemptFailed { id: id(), attempt: 1, started_at: NOW, failure: failure(), retry_at: sample::later(10) },
-        Entry::StepFailed { id: id(), attempt: 2, started_at: NOW, failure: failure() },
+        Entry::AttemptFailed {
+            id: id(),
+            attempt: 1,
+            started_at: NOW,
+            failure: failure(),
+            retry_at: sample::later(10),
+            usage: Usage::default(),
+        },
+        Entry::StepFailed { id: id(), attempt: 2, started_at: NOW, failure: failure(), usage: Usage::default() },
         waiting(WaitFor::Time),
         waiting(WaitFor::Signal { signal: "approval".parse().unwrap() }),
-        waiting(WaitFor::Child { child: JobId::from_uuid(Uuid::from_u128(9)) }),
+        waiting(WaitFor::Child { child: JobId::from_uuid(Uuid::from_u128(9)), budget: Budget::default() }),
         Entry::WaitEnded { id: id(), end: WaitEnd::Signal { signal_seq: Seq(4) } },
         Entry::Emitted { id: id(), data: json!(["progress", 0.5]) },
         signal("key-1"),
@@ -79,7 +86,7 @@ pub fn every_entry() -> Vec<Entry> {
             from: Some(Seq(3)),
             edit: Edit {
                 input: Some(json!({"topic": "other"})),
-                budget: Some(Budget { tokens: Some(9), steps: None, wall_seconds: Some(60) }),
+                budget: Some(Budget { tokens: Some(9), wall_seconds: Some(60), ..Budget::default() }),
             },
         },
     ]

@@ -13,7 +13,7 @@ use crate::documents::limits::FILE_TIME_MAX_SECONDS;
 use crate::documents::quote::{Wording, locate};
 use crate::documents::{Document, Page};
 use crate::excerpt::excerpt;
-use crate::model::{Answer, Form, Question};
+use crate::model::{Answer, Asking, Form, Question};
 use crate::prompt::{Slot, fill, section};
 
 const FINDING: Form =
@@ -63,6 +63,7 @@ impl Judged {
 /// Judges a rule in one step.
 pub(super) async fn judge(ctx: &mut Ctx, tools: &Tools, outline: &Outline, rule: &Rule) -> longhaul::Result<Judged> {
     let short: String = rule.id.chars().take(STEP_ID_CHARS_MAX).collect();
+    let live = ctx.live();
     ctx.effect(&format!("judge {short}"), async |key| {
         let (outline, queries, shelf) = (outline.clone(), queries(rule), tools.shelf.clone());
         let (document, pages) = tools
@@ -74,7 +75,7 @@ pub(super) async fn judge(ctx: &mut Ctx, tools: &Tools, outline: &Outline, rule:
             })
             .await??;
         let question = Question { form: FINDING, system: SYSTEM, user: question(rule, &pages) };
-        let answer = tools.model.answer::<Found>(&key.to_string(), &question).await?;
+        let answer = tools.model.answer::<Found>(&Asking::of(&live, &key), &question).await?;
         let rule = rule.clone();
         tools.heavy.run(move || checked(&rule, answer, &document)).await
     })

@@ -14,7 +14,7 @@ use crate::documents::limits::FILE_TIME_MAX_SECONDS;
 use crate::documents::quote::Wording;
 use crate::documents::{Page, SkipReason, read_file};
 use crate::excerpt::excerpt;
-use crate::model::{Answer, Form, Question};
+use crate::model::{Answer, Asking, Form, Question};
 use crate::paths::Paths;
 use crate::prompt::{Slot, fill};
 
@@ -117,6 +117,7 @@ pub(super) async fn read(
     let short: String = source.file.chars().take(STEP_FILE_CHARS_MAX).collect();
     let queries: Vec<String> =
         std::iter::once(topic).chain(plan.queries.iter().map(String::as_str)).map(str::to_owned).collect();
+    let live = ctx.live();
     let step = ctx
         .effect(&format!("read {short}"), async |key| {
             let path = Paths::below(folder, &source.file)?;
@@ -126,7 +127,7 @@ pub(super) async fn read(
             };
             let user = question(topic, source, &text.shown);
             let question = Question { form: NOTES, system: SYSTEM, user };
-            let answer = tools.model.answer::<Notes>(&key.to_string(), &question).await?;
+            let answer = tools.model.answer::<Notes>(&Asking::of(&live, &key), &question).await?;
             Ok(checked(answer, &text.wording))
         })
         .retry(tools.model.retry())
@@ -155,6 +156,7 @@ const fn concerns_one_source(class: ErrorClass) -> bool {
         | ErrorClass::Budget
         | ErrorClass::Interrupted
         | ErrorClass::WorkerLost
+        | ErrorClass::LoopDetected
         | ErrorClass::Terminal => false,
     }
 }

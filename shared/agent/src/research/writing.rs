@@ -17,7 +17,7 @@ use crate::documents::limits::FILE_TIME_MAX_SECONDS;
 use crate::documents::quote::Wording;
 use crate::documents::{Document, DocumentId, Media, Page};
 use crate::markdown::{code, inert, line, pages};
-use crate::model::{Answer, Form, Question, STAND_IN};
+use crate::model::{Answer, Asking, Form, Question, STAND_IN};
 use crate::prompt::{Slot, fill, section};
 
 const REPORT: Form = Form { name: "report", schema: include_str!("schemas/report.json"), answer_tokens: 5_000 };
@@ -64,13 +64,14 @@ pub(super) async fn write(
     );
     let question = Question { form: REPORT, system: SYSTEM, user };
     let sources = count(relevant);
+    let live = ctx.live();
     ctx.effect("report", async |key| {
         let cites_a_source =
             |draft: &Draft| match draft.prose().flat_map(|text| cited(text)).any(|n| (1..=sources).contains(&n)) {
                 true => Ok(()),
                 false => Err("no statement cites a note; each must end in its note's number, such as [1]".to_owned()),
             };
-        tools.model.answer_that(&key.to_string(), &question, cites_a_source).await
+        tools.model.answer_that(&Asking::of(&live, &key), &question, cites_a_source).await
     })
     .retry(tools.model.retry())
     .time_limit(tools.model.step_time_limit())

@@ -14,7 +14,7 @@ use longhaul_engine::{Journal, Timestamp, wait};
 
 use super::journaling::Appended;
 use super::{DriveError, Handled, Holding, Invocation};
-use crate::child::{ChildEnd, end_signal};
+use crate::child::{end_signal, told};
 use crate::outside::{self, OutsideError, fresh_nonce};
 use crate::store::{Continuation, JobRef, Store, StoreError, Write};
 
@@ -78,7 +78,7 @@ impl<S: Store> Invocation<'_, S> {
         if let Ending::Failed { failure } = ending {
             self.store.dead_letter(&self.as_job(holding, tail, Totals::default()), failure).await?;
         }
-        self.tell_parent(holding, 0, ending).await?;
+        self.tell_parent(holding, 0, ending, &Totals::default()).await?;
         loop {
             let at = At { tail, totals: Totals::default(), now: self.clock.now() };
             let write = holding.held.finish(fresh_nonce(), ending, &at);
@@ -102,7 +102,7 @@ impl<S: Store> Invocation<'_, S> {
             let job = self.as_job(holding, journal.next(), *journal.totals());
             self.store.dead_letter(&job, failure).await?;
         }
-        self.tell_parent(holding, journal.replays(), ending).await?;
+        self.tell_parent(holding, journal.replays(), ending, journal.totals()).await?;
         for child in journal.open_children() {
             let reference = JobRef { tenant: holding.reference.tenant.clone(), job: child };
             let by = format!("job:{}", holding.reference.job);
@@ -113,17 +113,23 @@ impl<S: Store> Invocation<'_, S> {
         Ok(())
     }
 
-    async fn tell_parent(&self, holding: &Holding, replays: u32, ending: &Ending) -> Result<(), DriveError> {
+    async fn tell_parent(
+        &self,
+        holding: &Holding,
+        replays: u32,
+        ending: &Ending,
+        totals: &Totals,
+    ) -> Result<(), DriveError> {
         let Some(parent) = &holding.order.parent else { return Ok(()) };
         let child = holding.reference.job;
         let (Ok(signal), Ok(key)) = (end_signal(child), format!("child:{child}:{replays}").parse::<SignalKey>()) else {
             return Ok(());
         };
         let reference = JobRef { tenant: holding.reference.tenant.clone(), job: parent.job };
-        let payload = serde_json::to_value(ChildEnd::from(ending)).unwrap_or_default();
+        let payload = told(ending, totals);
         let by = format!("job:{child}");
-        let told = outside::signal(self.store, &reference, signal, key, payload, by, self.clock.now()).await;
-        known(told.map(|_| ()))
+        let sent = outside::signal(self.store, &reference, signal, key, payload, by, self.clock.now()).await;
+        known(sent.map(|_| ()))
     }
 
     /// The job item as the dead letter shows it.

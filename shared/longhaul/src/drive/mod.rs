@@ -9,6 +9,7 @@ mod running;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::time::Duration;
 
 use longhaul_engine::claim::{Held, Holder, holder};
@@ -18,6 +19,7 @@ use longhaul_engine::journal::FoldError;
 use longhaul_engine::{JobId, Timestamp, limits};
 
 use crate::clock::Clock;
+use crate::live::Audience;
 use crate::registry::Registry;
 use crate::store::{About, Continuation, JobRef, Store, StoreError};
 
@@ -55,6 +57,7 @@ pub struct Invocation<'a, S> {
     clock: Clock,
     deadline: Timestamp,
     driving: RefCell<BTreeSet<JobRef>>,
+    audience: Option<Rc<dyn Audience>>,
 }
 
 /// A job that this invocation holds.
@@ -76,7 +79,14 @@ impl Holding {
 impl<'a, S: Store> Invocation<'a, S> {
     /// An invocation that begins now and must end by `deadline`.
     pub fn begin(store: &'a S, registry: &'a Registry, session: SessionId, clock: Clock, deadline: Timestamp) -> Self {
-        Self { store, registry, session, clock, deadline, driving: RefCell::default() }
+        Self { store, registry, session, clock, deadline, driving: RefCell::default(), audience: None }
+    }
+
+    /// Lets steps be heard while they run.
+    #[must_use]
+    pub fn heard_by(mut self, audience: Option<Rc<dyn Audience>>) -> Self {
+        self.audience = audience;
+        self
     }
 
     /// Does what a continuation asks.

@@ -11,7 +11,7 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use longhaul_engine::append::{NextMove, OnConflict, next_move, on_conflict};
 use longhaul_engine::claim::At;
-use longhaul_engine::job::Mismatch;
+use longhaul_engine::job::{Mismatch, Order};
 use longhaul_engine::journal::Ending;
 use longhaul_engine::wait::{Place, place};
 use longhaul_engine::{Batch, Entry, ErrorClass, Failure, Journal, Timestamp, limits};
@@ -21,17 +21,19 @@ use tokio::sync::oneshot;
 use super::{DriveError, Handled, Holding, Invocation};
 use crate::ctx::Ctx;
 use crate::error::Result as AgentResult;
+use crate::live::{Stage, Voice};
 use crate::outside::{self, OutsideError, fresh_nonce};
+use crate::registry::Agent;
 use crate::shared::{Decide, Halt, Request, Rest, Shared};
 use crate::store::{Append, Store, Write};
 
 /// The agent's own future, and how it ended if it did while something else was awaited.
-struct Agent {
+struct Driven {
     future: LocalBoxFuture<'static, AgentResult<Value>>,
     ended: Option<Ending>,
 }
 
-impl Agent {
+impl Driven {
     /// Polls the agent once. A panic in it is its own failure and no other job's.
     fn poll(&mut self, cx: &mut Context<'_>) {
         if self.ended.is_some() {
@@ -115,7 +117,7 @@ impl<S: Store> Invocation<'_, S> {
     /// Drives a claimed job on.
     pub(super) async fn run(&self, holding: &mut Holding, journal: Journal) -> Result<Handled, DriveError> {
         let order = journal.edited(&holding.order);
-        let Some(run) = self.registry.find(&order.agent) else {
+        let Some(Agent(run)) = self.find(&order).await? else {
             let mismatch = Mismatch {
                 step: None,
                 recorded: format!("agent {}", order.agent),
@@ -124,8 +126,13 @@ impl<S: Store> Invocation<'_, S> {
             return self.block(holding, &At::of(&journal, self.clock.now()), mismatch).await;
         };
         let input = order.input.clone();
-        let shared = Shared::new(order, journal, self.clock, self.deadline);
-        let mut agent = Agent { future: run(Ctx::root(Rc::clone(&shared)), input), ended: None };
+        let voice = self.audience.as_ref().map(|audience| Voice {
+            audience: Rc::clone(audience),
+            job: holding.reference.clone(),
+            epoch: holding.epoch(),
+        });
+        let shared = Shared::new(order, journal, self.clock, self.deadline, Stage::new(voice));
+        let mut agent = Driven { future: run(Ctx::root(Rc::clone(&shared)), input), ended: None };
         let ending = loop {
             if !self.renew(holding, &shared).await {
                 return Ok(Handled::Acknowledge);
@@ -152,14 +159,23 @@ impl<S: Store> Invocation<'_, S> {
         };
         // Dropping the agent closes whatever call it had in flight.
         drop(agent);
+        let ending = with_partial(ending, shared.partial.take());
         self.end_job(holding, &mut shared.journal.take(), ending).await
+    }
+
+    /// The agent of an order: one of the registry's own, or what its source has.
+    async fn find(&self, order: &Order) -> Result<Option<Agent>, DriveError> {
+        match self.registry.find(&order.agent) {
+            Some(agent) => Ok(Some(agent)),
+            None => Ok(self.registry.ask_source(&order.tenant, &order.agent).await?),
+        }
     }
 
     fn at(&self, journal: &RefCell<Journal>) -> At {
         At::of(&journal.borrow(), self.clock.now())
     }
 
-    async fn poll(&self, shared: &Shared, agent: &mut Agent) -> Polled {
+    async fn poll(&self, shared: &Shared, agent: &mut Driven) -> Polled {
         let reserve = Duration::from_millis(limits::DEADLINE_RESERVE_MS / 2);
         let time_left = self.clock.now().until(self.deadline).saturating_sub(reserve);
         let quiet = Duration::from_millis(limits::CANCEL_PEEK_INTERVAL_MS);
@@ -177,7 +193,7 @@ impl<S: Store> Invocation<'_, S> {
         &self,
         holding: &mut Holding,
         shared: &Rc<Shared>,
-        agent: &mut Agent,
+        agent: &mut Driven,
     ) -> Result<Verdict, DriveError> {
         let submission = {
             let mut requests = shared.requests.borrow_mut();
@@ -362,6 +378,16 @@ fn collect(shared: &Shared) -> Collected {
         }
     }
     collected
+}
+
+/// A failed end with what the agent has said that the job has come to.
+fn with_partial(mut ending: Ending, partial: Option<Value>) -> Ending {
+    if let Ending::Failed { failure } = &mut ending
+        && failure.partial.is_none()
+    {
+        failure.partial = partial;
+    }
+    ending
 }
 
 /// What a child's submission came to: none when the child is there. Only a failing store is the worker's business.

@@ -38,13 +38,14 @@ pub(super) fn of(entry: &Entry, written_at: Timestamp) -> Map<String, Value> {
         Entry::StepCompleted { id, attempt, started_at, output, usage } => {
             data.step(id).attempt(*attempt, *started_at, written_at).value("output", output).usage(usage)
         }
-        Entry::AttemptFailed { id, attempt, started_at, failure, retry_at } => data
+        Entry::AttemptFailed { id, attempt, started_at, failure, retry_at, usage } => data
             .step(id)
             .attempt(*attempt, *started_at, written_at)
             .failure(failure)
+            .usage(usage)
             .with("retry_at", json!(rfc3339(*retry_at))),
-        Entry::StepFailed { id, attempt, started_at, failure } => {
-            data.step(id).attempt(*attempt, *started_at, written_at).failure(failure)
+        Entry::StepFailed { id, attempt, started_at, failure, usage } => {
+            data.step(id).attempt(*attempt, *started_at, written_at).failure(failure).usage(usage)
         }
         Entry::Waiting { id, on, until } => data.step(id).wait(on).with("until", json!(until.map(rfc3339))),
         Entry::WaitEnded { id, end } => data.step(id).wait_end(end),
@@ -120,7 +121,7 @@ impl Data {
     }
 
     fn failure(self, failure: &Failure) -> Self {
-        let Failure { class, message, causes, step } = failure;
+        let Failure { class, message, causes, step, partial } = failure;
         let kept: Vec<String> = causes.iter().take(limits::EVENT_CAUSES_MAX).map(|cause| short(cause)).collect();
         let (message, cut) = json_prefix(message, limits::EVENT_VALUE_BYTES_MAX / 2);
         let cut = cut || kept.iter().ne(causes.iter());
@@ -134,6 +135,10 @@ impl Data {
             shown.insert("step".into(), json!(step));
         }
         let data = self.with("failure", Value::Object(shown));
+        let data = match partial {
+            Some(partial) => data.value("partial", partial),
+            None => data,
+        };
         if cut { data.with("truncated", json!(true)) } else { data }
     }
 

@@ -1,0 +1,129 @@
+//! What a step says while it runs: pieces of a streamed answer, shown live and never stored.
+//!
+//! A person who waits for a long answer should see it grow. The pieces do not go through the journal, since they are
+//! worth nothing once the step's outcome stands there, and a write for each would cost more than the answer. So they
+//! may be lost, and an attempt that is thrown away leaves them void: each piece says of which epoch and attempt it is,
+//! and where in that attempt's text it stands, so that whoever shows them can begin anew and sees a hole.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use longhaul_engine::entry::StepId;
+use longhaul_engine::ids::Epoch;
+use longhaul_engine::{StepKey, limits};
+
+use crate::shared::Shared;
+use crate::step::EffectKey;
+use crate::store::JobRef;
+
+/// A piece of what a running step says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delta {
+    /// The job.
+    pub job: JobRef,
+    /// The claim under which the step runs: pieces of an older one are void.
+    pub epoch: Epoch,
+    /// The step.
+    pub step: StepKey,
+    /// Its name.
+    pub name: String,
+    /// The attempt: pieces of an earlier one are void.
+    pub attempt: u32,
+    /// Where in the attempt's text the piece stands, in characters. 0 begins it, or begins it anew.
+    pub offset: u64,
+    /// The piece.
+    pub text: String,
+}
+
+/// Whoever shows deltas to people. It must take them without waiting: a slow watcher delays no step.
+pub trait Audience {
+    /// Takes a piece.
+    fn hear(&self, delta: Delta);
+}
+
+/// Who hears the steps of one job, under one claim.
+pub(crate) struct Voice {
+    pub(crate) audience: Rc<dyn Audience>,
+    pub(crate) job: JobRef,
+    pub(crate) epoch: Epoch,
+}
+
+/// A step that may speak.
+struct Speaker {
+    name: String,
+    attempt: u32,
+    offset: u64,
+}
+
+/// The steps of an invocation that run, and who hears them.
+#[derive(Default)]
+pub(crate) struct Stage {
+    voice: Option<Voice>,
+    speakers: RefCell<BTreeMap<StepKey, Speaker>>,
+}
+
+impl Stage {
+    pub(crate) fn new(voice: Option<Voice>) -> Self {
+        Self { voice, speakers: RefCell::default() }
+    }
+
+    /// Lets a step speak until the mark is dropped.
+    pub(crate) fn enter(shared: &Rc<Shared>, id: &StepId, attempt: u32) -> OnStage {
+        let speaker = Speaker { name: id.name.clone(), attempt, offset: 0 };
+        shared.stage.speakers.borrow_mut().insert(id.key.clone(), speaker);
+        OnStage(Rc::clone(shared), id.key.clone())
+    }
+
+    fn say(&self, key: &StepKey, text: &str, anew: bool) {
+        let Some(voice) = &self.voice else { return };
+        let mut speakers = self.speakers.borrow_mut();
+        // A body that goes on behind its own step's end has nothing to say any more.
+        let Some(speaker) = speakers.get_mut(key) else { return };
+        if anew {
+            speaker.offset = 0;
+        }
+        let said = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
+        // What nobody could be shown in reasonable time is not passed on.
+        if speaker.offset.saturating_add(said) > limits::DELTA_CHARS_MAX {
+            return;
+        }
+        voice.audience.hear(Delta {
+            job: voice.job.clone(),
+            epoch: voice.epoch,
+            step: key.clone(),
+            name: speaker.name.clone(),
+            attempt: speaker.attempt,
+            offset: speaker.offset,
+            text: text.to_owned(),
+        });
+        speaker.offset = speaker.offset.saturating_add(said);
+    }
+}
+
+/// The mark of a step that may speak.
+pub(crate) struct OnStage(Rc<Shared>, StepKey);
+
+impl Drop for OnStage {
+    fn drop(&mut self) {
+        self.0.stage.speakers.borrow_mut().remove(&self.1);
+    }
+}
+
+/// An effect's way to show what it has so far. Taken from the context before the effect, used in its body.
+#[derive(Clone)]
+pub struct Live(pub(crate) Rc<Shared>);
+
+impl Live {
+    /// Shows more of the running effect's text. Nothing happens when nobody listens.
+    pub fn say(&self, effect: &EffectKey, text: &str) {
+        if !text.is_empty() {
+            self.0.stage.say(effect.step(), text, false);
+        }
+    }
+
+    /// Takes back what the running effect has said so far.
+    pub fn begin_anew(&self, effect: &EffectKey) {
+        self.0.stage.say(effect.step(), "", true);
+    }
+}
