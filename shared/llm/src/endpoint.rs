@@ -62,7 +62,9 @@ pub struct Features {
     /// Whether usage may be asked for inside a stream (`stream_options`, wire `chat`).
     pub stream_usage: bool,
     /// Whether the prompt is marked for the provider's cache (wires `messages` and `converse`; the others cache unasked).
-    pub prompt_cache: bool,
+    /// When absent, only where the provider is known to take the mark.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_cache: Option<bool>,
     /// Whether encrypted thoughts are asked for, so that they can be sent back (wire `responses`). When absent, for every
     /// model but the families that are known not to think.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,7 +77,7 @@ impl Default for Features {
             structured_output: StructuredOutput::Native,
             streaming: true,
             stream_usage: true,
-            prompt_cache: false,
+            prompt_cache: None,
             encrypted_reasoning: None,
         }
     }

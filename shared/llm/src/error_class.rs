@@ -105,6 +105,10 @@ impl ErrorReport {
         if let Some(kind) = by_code(&codes, &DECISIVE_CODES, self.retry_after) {
             return kind;
         }
+        let message = self.message.to_lowercase();
+        if BUDGET_PHRASES.iter().any(|phrase| message.contains(phrase)) {
+            return ModelErrorKind::Budget;
+        }
         // A rate limit may say "request too large": it passes, an overflow does not.
         let may_be_overflow = matches!(self.status, None | Some(200 | 400 | 413 | 422 | 500));
         if may_be_overflow && is_overflow(&codes, &self.message) {
@@ -130,19 +134,32 @@ enum Named {
     Budget,
 }
 
-const DECISIVE_CODES: [(&str, Named); 9] = [
+/// Words that leave no doubt, whatever the status. The long ones are AWS's names of exceptions.
+const DECISIVE_CODES: [(&str, Named); 21] = [
     ("insufficient_quota", Named::Budget),
     ("billing_hard_limit_reached", Named::Budget),
     ("billing_error", Named::Budget),
     ("content_filter", Named::Refused),
     ("content_policy_violation", Named::Refused),
+    ("image_content_policy_violation", Named::Refused),
+    ("bio_policy", Named::Refused),
+    ("invalid_prompt", Named::Refused),
     ("invalid_api_key", Named::Auth),
     ("authentication_error", Named::Auth),
     ("permission_error", Named::Auth),
     ("overloaded_error", Named::Overloaded),
+    ("timeout_error", Named::Timeout),
+    ("throttlingexception", Named::RateLimited),
+    ("servicequotaexceededexception", Named::RateLimited),
+    ("modelnotreadyexception", Named::Overloaded),
+    ("modeltimeoutexception", Named::Timeout),
+    ("modelerrorexception", Named::Transient),
+    ("modelstreamerrorexception", Named::Transient),
+    ("internalserverexception", Named::Transient),
+    ("serviceunavailableexception", Named::Overloaded),
 ];
 
-const GENERAL_CODES: [(&str, Named); 18] = [
+const GENERAL_CODES: [(&str, Named); 23] = [
     ("rate_limit_exceeded", Named::RateLimited),
     ("rate_limit_error", Named::RateLimited),
     ("too_many_requests", Named::RateLimited),
@@ -158,10 +175,19 @@ const GENERAL_CODES: [(&str, Named); 18] = [
     ("api_error", Named::Transient),
     ("unauthenticated", Named::Auth),
     ("permission_denied", Named::Auth),
+    ("accessdeniedexception", Named::Auth),
+    ("unrecognizedclientexception", Named::Auth),
+    ("expiredtokenexception", Named::Auth),
     ("invalid_request_error", Named::Invalid),
     ("invalid_argument", Named::Invalid),
     ("not_found_error", Named::Invalid),
+    ("validationexception", Named::Invalid),
+    ("resourcenotfoundexception", Named::Invalid),
 ];
+
+/// Phrases by which a server says that the account is empty where its code says only that the request is bad, in lower
+/// case.
+const BUDGET_PHRASES: [&str; 2] = ["credit balance is too low", "insufficient credits"];
 
 fn by_code(codes: &[&str], table: &[(&str, Named)], retry_after: Option<Duration>) -> Option<ModelErrorKind> {
     let (_, named) = table.iter().find(|(word, _)| codes.contains(word))?;

@@ -10,20 +10,25 @@
 //! module with one implementation of [`Model`]; [`chat`] (OpenAI Chat Completions and the servers that speak it) is
 //! the first of them. All share the HTTP client, the event-stream decoder and the error classes of this crate.
 
+mod arguments;
+mod blocks;
 mod body;
 pub mod chat;
 mod endpoint;
 mod error;
 mod error_class;
+mod exchange;
 mod fallback;
 mod http;
 mod lenient_json;
 mod link;
 mod message;
+pub mod messages;
 mod model;
 mod overflow;
 mod provider;
 mod reply;
+pub mod responses;
 mod retry_after;
 mod sse;
 mod structured;
@@ -35,7 +40,9 @@ pub use fallback::{Fallback, Named};
 pub use http::Secret;
 pub use lenient_json::lenient_json;
 pub use message::{Arguments, Message, Part, Role, ToolCall, Vendor};
+pub use messages::Messages;
 pub use model::{Completion, Delta, Model, ModelRequest, ResponseFormat, TIME_LIMIT_DEFAULT_MS, ToolChoice, ToolSpec};
 pub use provider::{Access, Provider};
 pub use reply::{FailedAttempt, Finish, ModelReply, Usage};
+pub use responses::{Background, ResponseId, Responses, Stage};
 pub use retry_after::{RETRY_AFTER_MAX_SECONDS, retry_after};

@@ -9,8 +9,10 @@ use crate::endpoint::{Endpoint, StructuredOutput, Wire};
 use crate::error::{ModelError, ModelErrorKind};
 use crate::http::Secret;
 use crate::message::{Message, Role};
+use crate::messages::Messages;
 use crate::model::{Completion, Delta, Model, ModelRequest, ResponseFormat};
 use crate::reply::ModelReply;
+use crate::responses::{Background, ResponseId, Responses};
 
 /// What a server wants to see before it answers.
 #[derive(Debug, Clone)]
@@ -25,6 +27,8 @@ pub enum Access {
 #[derive(Debug, Clone)]
 enum Speaker {
     Chat(ChatCompletions),
+    Messages(Messages),
+    Responses(Responses),
 }
 
 /// A model that is ready to be asked. The endpoint's model name, limits and fields go into every request.
@@ -50,7 +54,9 @@ impl Endpoint {
         };
         let speaker = match self.wire {
             Wire::Chat => Speaker::Chat(ChatCompletions::at(&self, key)?),
-            Wire::Responses | Wire::Messages | Wire::Converse => {
+            Wire::Messages => Speaker::Messages(Messages::at(&self, key)?),
+            Wire::Responses => Speaker::Responses(Responses::at(&self, key)?),
+            Wire::Converse => {
                 return Err(ModelError::new(ModelErrorKind::Invalid, "this build does not speak that wire format"));
             }
         };
@@ -81,8 +87,66 @@ impl Provider {
         let request = self.fitted(request);
         let reply = match &self.speaker {
             Speaker::Chat(chat) => chat.complete_with(&request, on_delta).await,
+            Speaker::Messages(messages) => messages.complete_with(&request, on_delta).await,
+            Speaker::Responses(responses) => responses.complete_with(&request, on_delta).await,
         };
-        reply.map(|reply| ModelReply { answered_by: Some(self.name().to_owned()), ..reply })
+        reply.map(|reply| self.signed(reply))
+    }
+
+    fn signed(&self, reply: ModelReply) -> ModelReply {
+        ModelReply { answered_by: Some(self.name().to_owned()), ..reply }
+    }
+
+    /// Whether calls can run at the provider while nobody waits: [`Provider::start`] and what follows it.
+    pub fn has_background(&self) -> bool {
+        matches!(self.speaker, Speaker::Responses(_))
+    }
+
+    fn background(&self) -> Result<&Responses, ModelError> {
+        match &self.speaker {
+            Speaker::Responses(responses) => Ok(responses),
+            Speaker::Chat(_) | Speaker::Messages(_) => Err(ModelError::new(
+                ModelErrorKind::Invalid,
+                format!("the model {:?} has no background: only the wire `responses` does", self.name()),
+            )),
+        }
+    }
+
+    /// Like [`Responses::start`].
+    ///
+    /// # Errors
+    /// As there, and [`ModelErrorKind::Invalid`] where the wire format has no background.
+    pub async fn start(&self, request: &ModelRequest) -> Result<(ResponseId, Background), ModelError> {
+        let (id, state) = self.background()?.start(&self.fitted(request)).await?;
+        Ok((id, self.signed_state(state)))
+    }
+
+    /// Like [`Responses::poll`].
+    ///
+    /// # Errors
+    /// As there, and [`ModelErrorKind::Invalid`] where the wire format has no background.
+    pub async fn poll(&self, id: &ResponseId, request: &ModelRequest) -> Result<Background, ModelError> {
+        let state = self.background()?.poll(id, &self.fitted(request)).await?;
+        Ok(self.signed_state(state))
+    }
+
+    /// Like [`Responses::cancel`].
+    ///
+    /// # Errors
+    /// As there, and [`ModelErrorKind::Invalid`] where the wire format has no background.
+    pub async fn cancel(&self, id: &ResponseId, request: &ModelRequest) -> Result<Background, ModelError> {
+        let state = self.background()?.cancel(id, &self.fitted(request)).await?;
+        Ok(self.signed_state(state))
+    }
+
+    fn signed_state(&self, state: Background) -> Background {
+        match state {
+            Background::Done { reply } => Background::Done { reply: Box::new(self.signed(*reply)) },
+            other @ (Background::Running { .. }
+            | Background::Failed { .. }
+            | Background::Cancelled { .. }
+            | Background::Lost) => other,
+        }
     }
 
     /// The request as this endpoint takes it.

@@ -5,7 +5,7 @@
 mod assembly;
 mod finish;
 mod tool_calls;
-mod wire;
+pub(crate) mod wire;
 
 use std::fmt;
 use std::time::Duration;

@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::arguments::arguments;
 use crate::lenient_json::lenient_json;
-use crate::message::{Arguments, ToolCall, Vendor};
+use crate::message::{ToolCall, Vendor};
 
 /// A call being put together.
 #[derive(Debug, Default)]
@@ -157,17 +158,5 @@ impl ToolCalls {
             calls.push(ToolCall { id, name: call.name, arguments: arguments(call.arguments) });
         }
         calls
-    }
-}
-
-fn arguments(text: String) -> Arguments {
-    if text.trim().is_empty() {
-        return Arguments::Object { object: Map::new() };
-    }
-    match lenient_json(&text) {
-        Ok(Value::Object(object)) => Arguments::Object { object },
-        Ok(Value::Null) => Arguments::Object { object: Map::new() },
-        Ok(_) => Arguments::Malformed { text, reason: "the arguments are not a JSON object".to_owned() },
-        Err(error) => Arguments::Malformed { reason: format!("the arguments are not JSON: {error}"), text },
     }
 }

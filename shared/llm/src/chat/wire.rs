@@ -3,10 +3,11 @@
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::arguments::wire_arguments;
 use crate::endpoint::Features;
 use crate::error::{ModelError, ModelErrorKind};
 use crate::link::Link;
-use crate::message::{Arguments, Message, Part, Role, ToolCall};
+use crate::message::{Message, Part, Role, ToolCall};
 use crate::model::{ModelRequest, ResponseFormat, ToolChoice};
 
 /// The host that knows only the new name of the output limit. Servers that are merely compatible know the old one.
@@ -101,7 +102,7 @@ fn response_format(format: &ResponseFormat) -> Option<Value> {
 
 /// Whether a schema keeps to the subset that servers can enforce: every object closed, every property required. Asking
 /// for strictness with any other schema is refused.
-fn is_strict(schema: &Value) -> bool {
+pub(crate) fn is_strict(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => {
             let closed = match fields.get("properties").and_then(Value::as_object) {
@@ -177,11 +178,7 @@ fn content(message: &Message, same_origin: bool) -> Value {
 }
 
 fn wire_call(call: &ToolCall) -> Map<String, Value> {
-    let arguments = match &call.arguments {
-        Arguments::Object { object } => Value::Object(object.clone()),
-        // Servers parse the arguments of past calls, so what was no JSON goes back wrapped.
-        Arguments::Malformed { text, .. } => json!({"unreadable_arguments": text}),
-    };
+    let arguments = wire_arguments(&call.arguments);
     let mut wire = Map::new();
     wire.insert("id".to_owned(), json!(call.id));
     wire.insert("type".to_owned(), json!("function"));
