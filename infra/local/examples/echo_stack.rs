@@ -26,6 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             memory_mb: 128,
             max_concurrency: 1,
             patience: Duration::ZERO,
+            env_in_turn: Vec::new(),
         })
         .await?;
     let _invocation = tokio::spawn(async move { function.invoke("{}", None).await });

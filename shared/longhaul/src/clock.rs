@@ -65,8 +65,14 @@ mod tests {
 
     #[test]
     fn an_offset_is_whole_seconds_or_nothing() {
-        let rows =
-            [(None, 0), (Some("90"), 90_000), (Some(" -90 "), -90_000), (Some("soon"), 0), (Some(""), 0), (Some("1.5"), 0)];
+        let rows = [
+            (None, 0),
+            (Some("90"), 90_000),
+            (Some(" -90 "), -90_000),
+            (Some("soon"), 0),
+            (Some(""), 0),
+            (Some("1.5"), 0),
+        ];
         for (value, expected) in rows {
             assert_eq!(offset_ms(value), expected, "{value:?}");
         }

@@ -107,7 +107,7 @@ fn research_input(topic: &str, corpus: Option<PathBuf>, sources: Option<u8>) -> 
 }
 
 /// An argument that is JSON, or names a file of JSON.
-fn json_argument(argument: &'static str, given: &str) -> Result<Value, CliError> {
+pub(super) fn json_argument(argument: &'static str, given: &str) -> Result<Value, CliError> {
     let text = match given.strip_prefix('@') {
         Some(path) => std::fs::read_to_string(path).map_err(|source| CliError::File {
             argument,

@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use longhaul_wire::JobView;
 
 use super::client::Client;
-use super::{CliError, Place};
+use super::commands::json_argument;
+use super::{CliError, FaultArguments, Place};
 use crate::rehearsal::Rehearsal;
 use crate::stack::{Addresses, FolderError, Issuer, ModelChoice, Stack, StackError, StackOptions, running};
+use crate::stores::faults::{FaultPlan, FaultPlanError};
 
 /// How long a command's own token is good: longer than anybody watches.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3_600);
@@ -64,6 +66,8 @@ impl Place {
             lifelike: self.running.as_aws,
             model: ModelChoice::from_lookup(lookup),
             rehearsal: Rehearsal { think_time: Duration::from_millis(self.running.think_ms), ..Rehearsal::default() },
+            faults: self.running.faults.plan()?,
+            worker_clock_offsets_seconds: self.running.faults.worker_clock_offsets_seconds.clone(),
             env: std::env::vars().filter(|(name, _)| PASSED_ON.contains(&name.as_str())).collect(),
             ..StackOptions::new(self.folder()?, program)
         })
@@ -90,6 +94,17 @@ impl Place {
         let token = stack.issuer().mint(self.tenant.as_str(), "developer", TOKEN_LIFETIME)?;
         let addresses = stack.addresses().clone();
         Ok(Connected { client: Client::new(&addresses.api, &token), addresses, own: Some(stack) })
+    }
+}
+
+impl FaultArguments {
+    /// The fault plan that was given.
+    fn plan(&self) -> Result<Option<FaultPlan>, CliError> {
+        let Some(given) = &self.faults else { return Ok(None) };
+        let plan: FaultPlan = serde_json::from_value(json_argument("--faults", given)?)?;
+        let wrong = |error: FaultPlanError| CliError::Argument { argument: "--faults", what: error.to_string() };
+        plan.check().map_err(wrong)?;
+        Ok(Some(plan))
     }
 }
 

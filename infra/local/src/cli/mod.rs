@@ -58,6 +58,19 @@ struct Running {
     /// Time that the stand-in model takes for an answer, in milliseconds.
     #[arg(long, global = true, default_value_t = 150, value_name = "MS")]
     think_ms: u64,
+    #[command(flatten)]
+    faults: FaultArguments,
+}
+
+/// What goes wrong on purpose.
+#[derive(Debug, Args, Clone)]
+struct FaultArguments {
+    /// Have the stores go wrong by this plan, JSON or @FILE; `{}` to order faults later. See docs/running.md.
+    #[arg(long, global = true, env = "LONGHAUL_FAULTS", value_name = "JSON|@FILE")]
+    faults: Option<String>,
+    /// Set the clocks of worker processes wrong by these seconds, in turn, such as -90,0,90.
+    #[arg(long, global = true, value_name = "SECONDS", value_delimiter = ',', allow_hyphen_values = true, hide = true)]
+    worker_clock_offsets_seconds: Vec<i64>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -12,6 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longhaul::clock::OFFSET_VARIABLE;
 use longhaul_aws::{AwsStore, Config};
 
 use crate::corpus;
@@ -19,9 +20,10 @@ use crate::gateway::{HttpGateway, HttpGatewayConfig, WebSocketGateway, WebSocket
 use crate::lambda::event_sources::{
     Mapping, QueueMapping, QueueMappingError, Redelivery, ScheduleMapping, StreamMapping, StreamMappingError,
 };
-use crate::lambda::functions::{Function, FunctionConfig, Functions, FunctionsConfig, SetupError};
+use crate::lambda::functions::{Function, FunctionConfig, Functions, FunctionsConfig, InstanceInfo, SetupError};
 use crate::rehearsal::{self, Rehearsal, RehearsalError, RehearsalHandle};
 use crate::stores::dynamodb::DynamoDbError;
+use crate::stores::faults::FaultPlan;
 use crate::stores::{self, Stores, StoresConfig, StoresError};
 
 pub use folder::{Addresses, Folder, FolderError, running};
@@ -70,6 +72,10 @@ pub struct StackOptions {
     pub rehearsal: Rehearsal,
     /// Further variables for the functions.
     pub env: BTreeMap<String, String>,
+    /// What goes wrong in the stores. None: nothing.
+    pub faults: Option<FaultPlan>,
+    /// By how many seconds the clocks of worker processes are wrong, in turn; for tests.
+    pub worker_clock_offsets_seconds: Vec<i64>,
 }
 
 impl StackOptions {
@@ -87,6 +93,8 @@ impl StackOptions {
             model: None,
             rehearsal: Rehearsal::default(),
             env: BTreeMap::new(),
+            faults: None,
+            worker_clock_offsets_seconds: Vec::new(),
         }
     }
 }
@@ -176,6 +184,7 @@ impl Stack {
         let shipped = corpus::unpack(&options.data).map_err(StackError::Corpus)?;
         let stores = stores::start(StoresConfig {
             jobs_visibility_seconds: u32::try_from(options.worker_timeout.as_secs()).unwrap_or(u32::MAX).max(1),
+            faults: options.faults.clone(),
             ..StoresConfig::new(&options.data)
         })
         .await?;
@@ -219,6 +228,7 @@ impl Stack {
             rehearsal: rehearsal.as_ref().map(|running| running.base_url.clone()),
             dynamodb: stores.dynamodb.endpoint().to_owned(),
             sqs: stores.sqs.endpoint.clone(),
+            faults: stores.faults_endpoint.clone(),
         };
         folder.say(&addresses)?;
         Ok(Self { addresses, issuer, functions, mappings, http, websocket, rehearsal, stores, _folder: folder })
@@ -234,6 +244,12 @@ impl Stack {
     #[must_use]
     pub const fn issuer(&self) -> &Issuer {
         &self.issuer
+    }
+
+    /// The living processes of the functions.
+    #[must_use]
+    pub fn processes(&self) -> Vec<InstanceInfo> {
+        self.functions.instances()
     }
 
     /// Ends the stack. Jobs that are being driven go on at the next start.
@@ -336,10 +352,14 @@ async fn add_functions(
         memory_mb: 256,
         max_concurrency,
         patience: PATIENCE,
+        env_in_turn: Vec::new(),
     };
+    let offsets = options.worker_clock_offsets_seconds.iter();
+    let env_in_turn = offsets.map(|seconds| (OFFSET_VARIABLE.to_owned(), seconds.to_string())).collect();
+    let worker = FunctionConfig { env_in_turn, ..function("worker", options.worker_timeout, options.workers) };
     Ok(Four {
         api: functions.add(function("api", ANSWER_TIMEOUT, API_CONCURRENCY)).await?,
-        worker: functions.add(function("worker", options.worker_timeout, options.workers)).await?,
+        worker: functions.add(worker).await?,
         websocket: functions.add(function("websocket", ANSWER_TIMEOUT, WEBSOCKET_CONCURRENCY)).await?,
         sweeper: functions.add(function("sweeper", ANSWER_TIMEOUT, 1)).await?,
     })

@@ -8,10 +8,11 @@
 //!
 //! Everything survives the death of the process at any moment. [`start`] makes what Longhaul needs (table,
 //! bucket, two queues) when it is not there and takes it up as it stands otherwise. Clients use the AWS SDKs
-//! with the endpoints, region and credentials that [`Stores`] names.
+//! with the endpoints, region and credentials that [`Stores`] names. Calls go wrong on order, see [`faults`].
 
 mod calls;
 pub mod dynamodb;
+pub mod faults;
 mod s3;
 mod serving;
 pub mod sqs;
@@ -23,6 +24,7 @@ use std::path::PathBuf;
 use tokio::task::JoinHandle;
 
 use dynamodb::{DynamoDbConfig, DynamoDbError, DynamoDbHandle};
+use faults::{FaultPlan, Faults};
 use serving::{StopSignal, listen, serve};
 use sqs::{QueueName, Sqs, SqsConfig, SqsError};
 
@@ -74,6 +76,8 @@ pub struct StoresConfig {
     pub dead_letter_queue: String,
     /// How long a received continuation stays invisible, in seconds: at least the worker's time limit.
     pub jobs_visibility_seconds: u32,
+    /// What goes wrong. None: nothing, and nobody can order it later.
+    pub faults: Option<FaultPlan>,
 }
 
 impl StoresConfig {
@@ -93,6 +97,7 @@ impl StoresConfig {
             jobs_queue: "longhaul-jobs".to_owned(),
             dead_letter_queue: "longhaul-dead-letters".to_owned(),
             jobs_visibility_seconds: 900,
+            faults: None,
         }
     }
 }
@@ -169,6 +174,8 @@ pub struct Stores {
     pub credentials: Credentials,
     /// The region clients name.
     pub region: String,
+    /// Where the fault plan is read and changed (`http://127.0.0.1:<port>/faults`), if there is one.
+    pub faults_endpoint: Option<String>,
     _queues: StopOnDrop,
     stop: StopSignal,
     servers: Vec<JoinHandle<()>>,
@@ -193,18 +200,29 @@ pub async fn start(config: StoresConfig) -> Result<Stores, StoresError> {
     let objects = config.data_dir.join("s3");
     std::fs::create_dir_all(&objects).map_err(|source| StoresError::Folder { path: objects.clone(), source })?;
     let stop = StopSignal::new();
+    let faults = Faults::default();
     let dynamodb = DynamoDbHandle::start(DynamoDbConfig {
         folder: config.data_dir.clone(),
         port: config.ports.dynamodb,
         table: config.table.clone(),
+        faults: faults.clone(),
     })
     .await?;
     let (listener, endpoint) = listen(config.ports.sqs).await?;
-    let sqs = open_queues(&config, endpoint).await?;
+    let sqs = open_queues(&config, endpoint, faults.clone()).await?;
     let queue_server = serve(listener, sqs.sqs.router(), &stop);
     let (listener, endpoint) = listen(config.ports.s3).await?;
     let router = s3::router(&objects, &config.bucket, &config.credentials)?;
     let object_server = serve(listener, router, &stop);
+    let mut servers = vec![queue_server, object_server];
+    let mut faults_endpoint = None;
+    if let Some(plan) = config.faults {
+        // From here on: what the stores needed to come up has gone well.
+        faults.set(plan);
+        let (listener, endpoint) = listen(0).await?;
+        servers.push(serve(listener, faults::router(faults), &stop));
+        faults_endpoint = Some(format!("{endpoint}/faults"));
+    }
     Ok(Stores {
         dynamodb,
         _queues: StopOnDrop(sqs.sqs.clone()),
@@ -212,18 +230,20 @@ pub async fn start(config: StoresConfig) -> Result<Stores, StoresError> {
         s3: S3Store { endpoint, bucket: config.bucket },
         credentials: config.credentials,
         region: config.region,
+        faults_endpoint,
         stop,
-        servers: vec![queue_server, object_server],
+        servers,
     })
 }
 
 /// Opens the queue file and makes Longhaul's two queues.
-async fn open_queues(config: &StoresConfig, endpoint: String) -> Result<SqsStore, StoresError> {
+async fn open_queues(config: &StoresConfig, endpoint: String, faults: Faults) -> Result<SqsStore, StoresError> {
     let sqs = Sqs::open(SqsConfig {
         file: config.data_dir.join("sqs.sqlite"),
         region: config.region.clone(),
         endpoint: endpoint.clone(),
-    })?;
+    })?
+    .with_faults(faults);
     let jobs = QueueName::parse(&config.jobs_queue)?;
     let dead_letters = QueueName::parse(&config.dead_letter_queue)?;
     let retention = BTreeMap::from([("MessageRetentionPeriod".to_owned(), DEAD_LETTER_RETENTION_SECONDS.to_string())]);

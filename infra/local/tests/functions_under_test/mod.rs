@@ -76,6 +76,7 @@ pub fn echo() -> FunctionConfig {
         memory_mb: 256,
         max_concurrency: 4,
         patience: Duration::ZERO,
+        env_in_turn: Vec::new(),
     }
 }
 

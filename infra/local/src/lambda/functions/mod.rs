@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -55,6 +56,9 @@ pub struct FunctionConfig {
     /// How long an invocation over that number waits for its turn before it is throttled. Lambda's own value is zero;
     /// a machine with a few cores does better to queue for a moment than to start a thousand processes.
     pub patience: Duration,
+    /// A further variable, another value for each process in turn; none: no such variable. For tests that set processes
+    /// at odds with each other.
+    pub env_in_turn: Vec<(String, String)>,
 }
 
 /// Where the platform keeps its files, and how its processes are treated.
@@ -126,6 +130,17 @@ struct State {
     arn: String,
     pool: Pool,
     log: FunctionLog,
+    /// Processes that were started.
+    started: AtomicUsize,
+}
+
+impl State {
+    /// The variable that the next process gets beside those that all get.
+    fn env_in_turn(&self) -> Option<&(String, String)> {
+        let turn = self.started.fetch_add(1, Ordering::Relaxed);
+        let in_turn = &self.config.env_in_turn;
+        in_turn.get(turn.checked_rem(in_turn.len())?)
+    }
 }
 
 /// A handle to invoke one function.
@@ -217,6 +232,7 @@ impl Functions {
             arn: format!("arn:aws:lambda:{region}:{account}:function:{}", config.name),
             pool: Pool::new(config.max_concurrency),
             log,
+            started: AtomicUsize::new(0),
             config,
         });
         match self.lifeline.platform.functions().entry(state.config.name.clone()) {

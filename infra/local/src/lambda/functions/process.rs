@@ -58,7 +58,10 @@ impl Instance {
         let name = &state.config.name;
         let path = number.to_string();
         let (slot, api) = platform.api.open(name, &path);
-        let command = super::environment::command(&state.config, &platform.config, &api, &path);
+        let mut command = super::environment::command(&state.config, &platform.config, &api, &path);
+        if let Some((variable, value)) = state.env_in_turn() {
+            command.env(variable, value);
+        }
         let spawned = platform.spawner.spawn(command).await.and_then(|child| {
             let pid = child.id().ok_or_else(|| io::Error::other("the process ended at once"))?;
             Ok((child, pid))

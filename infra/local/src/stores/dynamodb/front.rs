@@ -15,6 +15,7 @@ use hyper_util::rt::TokioExecutor;
 use tokio::sync::watch;
 
 use crate::stores::calls::CallCounts;
+use crate::stores::faults::{self, Faults, Service};
 
 const TARGET: &str = "x-amz-target";
 
@@ -44,14 +45,15 @@ pub(super) struct Front {
     pub(super) engine: Authority,
     pub(super) counts: CallCounts,
     pub(super) writes: WriteSignal,
+    pub(super) faults: Faults,
     client: Client<HttpConnector, Body>,
 }
 
 impl Front {
-    pub(super) fn new(engine: Authority, counts: CallCounts, writes: WriteSignal) -> Self {
+    pub(super) fn new(engine: Authority, counts: CallCounts, writes: WriteSignal, faults: Faults) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        Self { engine, counts, writes, client: Client::builder(TokioExecutor::new()).build(connector) }
+        Self { engine, counts, writes, faults, client: Client::builder(TokioExecutor::new()).build(connector) }
     }
 
     pub(super) fn router(self) -> Router {
@@ -59,13 +61,19 @@ impl Front {
     }
 }
 
-async fn pass(State(front): State<Front>, mut request: Request) -> Response {
+async fn pass(State(front): State<Front>, request: Request) -> Response {
     let target = request.headers().get(TARGET).and_then(|value| value.to_str().ok());
     let action = target.and_then(|target| target.split_once('.')).map(|(_, action)| action);
     let writes = action.is_some_and(|action| WRITES.contains(&action));
     if let Some(action) = action {
         front.counts.add(action);
     }
+    let hit = action.and_then(|action| front.faults.hit(Service::Dynamodb, action));
+    faults::around(hit, Service::Dynamodb, forward(&front, request, writes)).await
+}
+
+/// Has the engine answer.
+async fn forward(front: &Front, mut request: Request, writes: bool) -> Response {
     let path = request.uri().path_and_query().cloned();
     *request.uri_mut() = engine_uri(&front.engine, path);
     match front.client.request(request).await {

@@ -25,6 +25,7 @@ use tokio::task::JoinHandle;
 
 use super::StoresError;
 use super::calls::CallCounts;
+use super::faults::Faults;
 use super::serving::{StopSignal, listen, serve};
 use front::{Front, WriteSignal};
 use position::Positions;
@@ -85,6 +86,7 @@ pub(super) struct DynamoDbConfig {
     pub(super) folder: PathBuf,
     pub(super) port: u16,
     pub(super) table: String,
+    pub(super) faults: Faults,
 }
 
 /// The running table.
@@ -234,7 +236,7 @@ impl Parts {
         let (listener, endpoint) = listen(config.port).await?;
         let authority: Authority =
             engine_endpoint.trim_start_matches("http://").parse().map_err(DynamoDbError::Address)?;
-        let router = Front::new(authority, counts.clone(), writes.clone()).router();
+        let router = Front::new(authority, counts.clone(), writes.clone(), config.faults).router();
         let front = serve(listener, router, &front_stop);
         let upkeep =
             tokio::spawn(upkeep::run(database.clone(), Arc::clone(&records), positions.clone(), writes.clone()));

@@ -91,6 +91,12 @@ pub enum SqsError {
     /// The system refused the thread that owns the queue file.
     #[error("the queue thread cannot be started")]
     Thread(#[source] std::io::Error),
+    /// A fault plan has the service refuse this call as one too many.
+    #[error("The request was denied due to request throttling.")]
+    Throttled,
+    /// A fault plan has the service fail in this call.
+    #[error("The request processing has failed because of an unknown error, exception or failure.")]
+    Planned,
     /// The server is shutting down or gone.
     #[error("the queue server has stopped")]
     Stopped,
@@ -157,6 +163,7 @@ impl SqsError {
             Self::PurgeQueueInProgress(_) => {
                 sender("com.amazonaws.sqs#PurgeQueueInProgress", "AWS.SimpleQueueService.PurgeQueueInProgress")
             }
+            Self::Throttled => sender("com.amazonaws.sqs#RequestThrottled", "RequestThrottled"),
             Self::OverLimit => sender("com.amazonaws.sqs#OverLimit", "OverLimit"),
             Self::ResourceNotFound(_) => {
                 sender("com.amazonaws.sqs#ResourceNotFoundException", "ResourceNotFoundException")
@@ -168,13 +175,16 @@ impl SqsError {
                 sender("com.amazon.coral.service#UnknownOperationException", "UnknownOperation")
             }
             Self::Malformed(_) => sender("com.amazon.coral.service#SerializationException", "MalformedInput"),
-            Self::Open { .. } | Self::NotStored(_) | Self::Unreadable(_) | Self::Thread(_) | Self::Stopped => {
-                ErrorShape {
-                    shape: "com.amazon.coral.service#InternalFailure",
-                    code: "InternalFailure",
-                    sender_fault: false,
-                }
-            }
+            Self::Open { .. }
+            | Self::NotStored(_)
+            | Self::Unreadable(_)
+            | Self::Thread(_)
+            | Self::Planned
+            | Self::Stopped => ErrorShape {
+                shape: "com.amazon.coral.service#InternalFailure",
+                code: "InternalFailure",
+                sender_fault: false,
+            },
         }
     }
 }

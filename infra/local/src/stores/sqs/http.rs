@@ -11,8 +11,9 @@ use axum::routing::post;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Sqs;
 use super::error::SqsError;
+use super::{Sqs, planned};
+use crate::stores::faults::{self, Service};
 
 /// One mebibyte of messages can take six times the bytes when JSON escapes each character.
 const BODY_MAX_BYTES: usize = 8 * 1024 * 1024;
@@ -41,11 +42,20 @@ async fn handle(State(sqs): State<Sqs>, headers: HeaderMap, body: Bytes) -> Resp
     };
     let trace = text(TRACE).map(ToOwned::to_owned);
     sqs.counts.add(action);
-    let outcome = dispatch(&sqs, action, &body, trace).await;
-    outcome.unwrap_or_else(|fault| refusal(&fault))
+    let hit = sqs.faults.hit(Service::Sqs, action);
+    let done = async {
+        let outcome = planned::dispatched(&sqs, action, &body, trace, hit).await;
+        outcome.unwrap_or_else(|fault| refusal(&fault))
+    };
+    faults::around(hit, Service::Sqs, done).await
 }
 
-async fn dispatch(sqs: &Sqs, action: &str, body: &[u8], trace: Option<String>) -> Result<Response, SqsError> {
+pub(super) async fn dispatch(
+    sqs: &Sqs,
+    action: &str,
+    body: &[u8],
+    trace: Option<String>,
+) -> Result<Response, SqsError> {
     match action {
         "SendMessage" => reply(body, |request| sqs.send_message(request, trace)).await,
         "SendMessageBatch" => reply(body, |request| sqs.send_message_batch(request, trace)).await,
@@ -92,11 +102,18 @@ struct Refusal<'a> {
 }
 
 fn refusal(fault: &SqsError) -> Response {
+    if !fault.shape().sender_fault {
+        tracing::error!(error = fault as &dyn std::error::Error, "a queue request failed");
+    }
+    refused(fault)
+}
+
+/// A fault as it looks on the wire.
+pub(in crate::stores) fn refused(fault: &SqsError) -> Response {
     let shape = fault.shape();
     let (status, side) = if shape.sender_fault {
         (StatusCode::BAD_REQUEST, "Sender")
     } else {
-        tracing::error!(error = fault as &dyn std::error::Error, "a queue request failed");
         (StatusCode::INTERNAL_SERVER_ERROR, "Receiver")
     };
     let body = Refusal { shape: shape.shape, message: fault.to_string() };

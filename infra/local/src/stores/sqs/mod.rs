@@ -13,6 +13,7 @@
 //! | `queues`, `delivery`, `moves` | what the keeper does |
 //! | `shelf` | pure: which message goes out next |
 //! | `file` | the SQLite file |
+//! | `planned` | faults on order |
 //!
 //! Left out on purpose: FIFO queues, permissions, encryption, and the minute for which AWS refuses the name of
 //! a deleted queue.
@@ -29,6 +30,7 @@ mod keeper;
 mod limits;
 mod message;
 mod moves;
+mod planned;
 mod queues;
 mod settings;
 mod shelf;
@@ -43,10 +45,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 pub use error::SqsError;
+pub(super) use http::refused as refused_as_planned;
 pub use ids::{QueueName, ReceiptHandle};
 pub use message::{AttributeValue, MessageAttribute, ReceivedMessage};
 
 use super::calls::CallCounts;
+use super::faults::{FaultKind, Faults, Service};
 use delivery::ReceiveCall;
 use file::QueueFile;
 use ids::{ACCOUNT, Millis};
@@ -79,6 +83,7 @@ pub struct QueueDepth {
 pub struct Sqs {
     orders: mpsc::Sender<Order>,
     counts: CallCounts,
+    faults: Faults,
     region: Arc<str>,
     endpoint: Arc<str>,
 }
@@ -101,9 +106,15 @@ impl Sqs {
         Ok(Self {
             orders,
             counts: CallCounts::default(),
+            faults: Faults::default(),
             region: Arc::from(config.region),
             endpoint: Arc::from(config.endpoint.trim_end_matches('/')),
         })
+    }
+
+    /// These queues with the faults of a stack. Handles that were cloned before are spared.
+    pub(super) fn with_faults(self, faults: Faults) -> Self {
+        Self { faults, ..self }
     }
 
     /// The service over HTTP: AWS JSON 1.0, to be served at the endpoint of the configuration.
@@ -161,7 +172,14 @@ impl Sqs {
         visibility: Option<Duration>,
     ) -> Result<Vec<ReceivedMessage>, SqsError> {
         self.counts.add("ReceiveMessage");
-        self.receive_call(ReceiveCall { queue: queue.clone(), max, wait: Some(wait), visibility }).await
+        let hit = self.faults.hit(Service::Sqs, "ReceiveMessage");
+        let call = ReceiveCall { queue: queue.clone(), max, wait: Some(wait), visibility };
+        let messages = planned::around(hit, self.receive_call(call)).await?;
+        if hit.is_some_and(|hit| hit.kind == FaultKind::Duplicated) {
+            let receipts: Vec<_> = messages.iter().map(|message| message.receipt.clone()).collect();
+            self.set_visibility(queue, &receipts, Duration::ZERO).await?;
+        }
+        Ok(messages)
     }
 
     async fn receive_call(&self, call: ReceiveCall) -> Result<Vec<ReceivedMessage>, SqsError> {
@@ -178,8 +196,12 @@ impl Sqs {
     /// the wrong one are deleted then.
     pub async fn delete(&self, queue: &QueueName, receipts: &[ReceiptHandle]) -> Result<(), SqsError> {
         self.counts.add("DeleteMessageBatch");
-        let (name, receipts) = (queue.clone(), receipts.to_vec());
-        self.ask(move |keeper, _| receipts.iter().try_for_each(|receipt| keeper.delete(&name, receipt))).await
+        let hit = self.faults.hit(Service::Sqs, "DeleteMessageBatch");
+        let (receipts, struck) = planned::spared(hit, receipts);
+        let name = queue.clone();
+        let delete = self.ask(move |keeper, _| receipts.iter().try_for_each(|receipt| keeper.delete(&name, receipt)));
+        planned::around(hit, delete).await?;
+        if struck { Err(SqsError::Planned) } else { Ok(()) }
     }
 
     /// Sets for how long from now messages in flight stay invisible; zero makes them visible at once.
@@ -194,6 +216,18 @@ impl Sqs {
         visibility: Duration,
     ) -> Result<usize, SqsError> {
         self.counts.add("ChangeMessageVisibilityBatch");
+        let hit = self.faults.hit(Service::Sqs, "ChangeMessageVisibilityBatch");
+        let (receipts, struck) = planned::spared(hit, receipts);
+        let changed = planned::around(hit, self.set_visibility(queue, &receipts, visibility)).await?;
+        if struck { Err(SqsError::Planned) } else { Ok(changed) }
+    }
+
+    async fn set_visibility(
+        &self,
+        queue: &QueueName,
+        receipts: &[ReceiptHandle],
+        visibility: Duration,
+    ) -> Result<usize, SqsError> {
         let (name, receipts) = (queue.clone(), receipts.to_vec());
         self.ask(move |keeper, now| {
             let mut changed = 0;
