@@ -4,6 +4,7 @@ use longhaul_aws::telemetry::chain;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
 use std::time::Duration;
 
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
@@ -13,10 +14,11 @@ use longhaul::drive::{Handled, Invocation};
 use longhaul::engine::ids::{IdError, SessionId};
 use longhaul::engine::{Timestamp, limits};
 use longhaul::store::{About, Continuation, JobRef, Store};
-use longhaul::{Clock, Registry};
+use longhaul::{Audience, Clock, Registry};
 use longhaul_aws::sqs::{Incoming, IncomingError};
 use tracing::Instrument as _;
 
+use crate::broadcast::Broadcast;
 use crate::redrive;
 
 /// Time before the deadline at which whatever still runs is dropped, so that the answer about the rest of the batch
@@ -38,6 +40,7 @@ pub enum BatchError {
 pub struct Worker<S> {
     store: S,
     registry: Registry,
+    broadcast: Option<Rc<Broadcast>>,
 }
 
 /// What became of messages, by their place in the batch. Those where something failed are not in it.
@@ -68,7 +71,14 @@ impl Work {
 impl<S: Store> Worker<S> {
     /// A worker that drives the jobs of `store` with the agents of `registry`.
     pub const fn new(store: S, registry: Registry) -> Self {
-        Self { store, registry }
+        Self { store, registry, broadcast: None }
+    }
+
+    /// Lets people hear what steps say while they run.
+    #[must_use]
+    pub fn heard_by(mut self, broadcast: Option<Rc<Broadcast>>) -> Self {
+        self.broadcast = broadcast;
+        self
     }
 
     /// Works on a batch in the invocation `request_id` that must have answered by `deadline_ms` (milliseconds since
@@ -94,7 +104,9 @@ impl<S: Store> Worker<S> {
             .enumerate()
             .filter_map(|(place, message)| Some(Work { place, incoming: read(message)? }))
             .collect();
-        let invocation = Invocation::begin(&self.store, &self.registry, session, clock, deadline);
+        let audience = self.broadcast.clone().map(|broadcast| broadcast as Rc<dyn Audience>);
+        let invocation =
+            Invocation::begin(&self.store, &self.registry, session, clock, deadline).heard_by(audience);
         let handled = RefCell::new(Outcomes::new());
         if !work.is_empty() {
             // The deadline is the context's and never assumed: Lambda kills the process there, and with it the answer
@@ -143,6 +155,15 @@ impl<S: Store> Worker<S> {
             biased;
             () = all => {}
             never = invocation.keep_alive(jobs), if claims => never,
+            never = self.send_on(clock), if claims => never,
+        }
+    }
+
+    /// Sends on what steps say, while the jobs are driven.
+    async fn send_on(&self, clock: &Clock) -> ! {
+        match &self.broadcast {
+            Some(broadcast) => broadcast.send_on(clock).await,
+            None => std::future::pending().await,
         }
     }
 

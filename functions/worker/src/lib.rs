@@ -5,9 +5,11 @@
 //! each invocation its session and its deadline, and tells the queue which messages are done with.
 
 mod batch;
+mod broadcast;
 mod redrive;
 
 use std::cell::OnceCell;
+use std::rc::Rc;
 
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
@@ -15,6 +17,7 @@ use longhaul_agent::{Settings, SettingsError, ShippedError};
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 
 pub use batch::{BatchError, Worker};
+pub use broadcast::Broadcast;
 
 /// Why the worker could not begin, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -44,9 +47,11 @@ pub async fn run() -> Result<(), RunError> {
 }
 
 async fn serve() -> Result<(), RunError> {
-    let store = AwsStore::connect(Config::from_env()?).await;
+    let config = Config::from_env()?;
+    let store = AwsStore::connect(config.clone()).await;
+    let broadcast = Broadcast::of(&store, &config);
     let settings = Settings::from_env()?;
-    let workplace = Workplace { store, settings, worker: OnceCell::new() };
+    let workplace = Workplace { store, settings, broadcast, worker: OnceCell::new() };
     let workplace = &workplace;
     let handler = service_fn(async move |event: LambdaEvent<SqsEvent>| {
         let LambdaEvent { payload, context } = event;
@@ -62,6 +67,7 @@ async fn serve() -> Result<(), RunError> {
 struct Workplace {
     store: AwsStore,
     settings: Settings,
+    broadcast: Option<Rc<Broadcast>>,
     worker: OnceCell<Worker<AwsStore>>,
 }
 
@@ -71,7 +77,7 @@ impl Workplace {
             return Ok(worker);
         }
         let registry = longhaul_agent::shipped(&self.settings)?;
-        Ok(self.worker.get_or_init(|| Worker::new(self.store.clone(), registry)))
+        Ok(self.worker.get_or_init(|| Worker::new(self.store.clone(), registry).heard_by(self.broadcast.clone())))
     }
 }
 

@@ -52,3 +52,45 @@ fn an_early_and_a_late_subscriber_see_the_same() {
     let positions: Vec<u64> = early.iter().map(|(sequence, _)| *sequence).collect();
     assert_eq!(positions, (1..=10).collect::<Vec<u64>>(), "claimed, eight steps, completed");
 }
+
+#[test]
+fn a_streamed_answer_is_seen_while_it_grows() {
+    let stack = Stack::up(&["--think-ms", "1500", "--tokens-per-second", "60"]);
+    let id = stack.submit("agent-10", &json!({"steps": 1}));
+    let (url, token) = (stack.address("websocket"), stack.token("local"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (heard, outcome) = runtime.block_on(listen(&url, &token, &id));
+    assert!(heard.len() > 1, "in pieces: {heard:?}");
+    let mut end = 0;
+    let mut joined = String::new();
+    for delta in &heard {
+        assert_eq!((&delta["epoch"], &delta["attempt"], &delta["name"]), (&json!(1), &json!(1), &json!("step 1")));
+        assert_eq!(delta["offset"], end, "each piece stands behind the one before");
+        let text = delta["text"].as_str().unwrap();
+        end += text.chars().count();
+        joined.push_str(text);
+    }
+    let output = outcome["data"]["output"]["text"].as_str().unwrap();
+    assert!(output.starts_with(&joined) || joined.starts_with(output), "{joined:?} is what {output:?} became of");
+    assert_eq!(outcome["subject"], heard[0]["step"]);
+}
+
+/// What a job's only step says, and the event of its outcome.
+async fn listen(url: &str, token: &str, job: &str) -> (Vec<Value>, Value) {
+    let (mut socket, _) = connect_async(format!("{url}?token={token}")).await.unwrap();
+    let subscribe = json!({"action": "subscribe", "job": job, "after": 0});
+    socket.send(Message::text(subscribe.to_string())).await.unwrap();
+    let mut heard = Vec::new();
+    loop {
+        let message = tokio::time::timeout(PATIENCE, socket.next()).await.expect("a message").unwrap().unwrap();
+        let Message::Text(text) = message else { continue };
+        let message: Value = serde_json::from_str(&text).unwrap();
+        match message["type"].as_str() {
+            Some("delta") => heard.push(message["delta"].clone()),
+            Some("event") if message["event"]["type"] == "longhaul.AgentStepCompleted" => {
+                return (heard, message["event"].clone());
+            }
+            _ => {}
+        }
+    }
+}

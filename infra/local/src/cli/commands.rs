@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::connect::Connected;
-use super::follow::Follow;
+use super::follow::{Follow, News};
 use super::output::{plain, print, say};
 use super::progress::Progress;
 use super::{CliError, Command, DeadLettersCommand, JobsCommand, Output, Place, Replay, tables};
@@ -170,14 +170,21 @@ async fn watch(connected: &Connected, id: &str, after: u64, output: Output) -> R
     let mut follow = Follow::new(&connected.addresses.websocket, connected.client.token(), job, after);
     let mut over = before.is_over() && after > 0;
     while !over {
-        let event = tokio::select! {
-            event = follow.next() => event?,
+        let news = tokio::select! {
+            news = follow.next() => news?,
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted?;
                 progress.finish();
                 let goes_on = if connected.is_own() { "goes on with" } else { "goes on; watch it with" };
                 say(&format!("not watching any more; the job {goes_on}: {}", connected.hint(&before)));
                 return Ok(ExitCode::from(130));
+            }
+        };
+        let event = match news {
+            News::Event(event) => event,
+            News::Delta(delta) => {
+                progress.hear(&delta);
+                continue;
             }
         };
         progress.show(&event);

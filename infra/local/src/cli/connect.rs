@@ -65,7 +65,10 @@ impl Place {
             workers: usize::from(self.running.workers),
             lifelike: self.running.as_aws,
             model: ModelChoice::from_lookup(lookup),
-            rehearsal: Rehearsal { think_time: Duration::from_millis(self.running.think_ms), ..Rehearsal::default() },
+            rehearsal: Rehearsal {
+                think_time: Duration::from_millis(self.running.think_ms),
+                tokens_per_second: self.running.tokens_per_second,
+            },
             faults: self.running.faults.plan()?,
             worker_clock_offsets_seconds: self.running.faults.worker_clock_offsets_seconds.clone(),
             env: std::env::vars().filter(|(name, _)| PASSED_ON.contains(&name.as_str())).collect(),

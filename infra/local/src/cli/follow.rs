@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::{SinkExt, StreamExt};
 use longhaul_engine::JobId;
 use longhaul_wire::Event;
-use longhaul_wire::socket::{ClientMessage, ServerMessage};
+use longhaul_wire::socket::{ClientMessage, DeltaBody, ServerMessage};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
@@ -27,6 +27,14 @@ const GAP: Duration = Duration::from_secs(2);
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
+/// What a follower is told.
+pub(super) enum News {
+    /// The next event.
+    Event(Box<Event>),
+    /// A piece of what a running step says.
+    Delta(Box<DeltaBody>),
+}
+
 /// A job's events, from a position on.
 pub(super) struct Follow {
     url: String,
@@ -42,12 +50,12 @@ impl Follow {
         Self { url: url.to_owned(), token: token.to_owned(), job, last: after, early: BTreeMap::new(), socket: None }
     }
 
-    /// The next event.
-    pub(super) async fn next(&mut self) -> Result<Event, CliError> {
+    /// The next event, or what a step says meanwhile.
+    pub(super) async fn next(&mut self) -> Result<News, CliError> {
         loop {
             if let Some(event) = self.early.remove(&(self.last.saturating_add(1))) {
                 self.last = event.sequence.0;
-                return Ok(event);
+                return Ok(News::Event(Box::new(event)));
             }
             let wait = if self.early.is_empty() { SILENCE } else { GAP };
             let socket = match &mut self.socket {
@@ -66,21 +74,26 @@ impl Follow {
                     continue;
                 }
             };
-            self.take(&received);
+            if let Some(delta) = self.take(&received) {
+                return Ok(News::Delta(delta));
+            }
         }
     }
 
-    fn take(&mut self, received: &Message) {
-        let Message::Text(text) = received else { return };
+    /// Takes a message in; a delta is handed on, since it belongs to the moment.
+    fn take(&mut self, received: &Message) -> Option<Box<DeltaBody>> {
+        let Message::Text(text) = received else { return None };
         match serde_json::from_str(text.as_str()) {
             Ok(ServerMessage::Event { event }) if event.sequence.0 > self.last => {
                 self.early.insert(event.sequence.0, *event);
             }
+            Ok(ServerMessage::Delta { delta }) if delta.job == self.job => return Some(delta),
             Ok(ServerMessage::Problem { problem, .. }) => {
                 tracing::debug!(problem = problem.title, "the live connection reports a problem");
             }
             Ok(
                 ServerMessage::Event { .. }
+                | ServerMessage::Delta { .. }
                 | ServerMessage::Subscribed { .. }
                 | ServerMessage::Unsubscribed { .. }
                 | ServerMessage::Pong,
@@ -88,6 +101,7 @@ impl Follow {
             // A newer server may say what this program does not know.
             Err(error) => tracing::debug!(%error, "a message was not understood"),
         }
+        None
     }
 
     async fn connect(&mut self) -> Result<&mut Socket, CliError> {

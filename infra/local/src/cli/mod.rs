@@ -58,6 +58,9 @@ struct Running {
     /// Time that the stand-in model takes for an answer, in milliseconds.
     #[arg(long, global = true, default_value_t = 150, value_name = "MS")]
     think_ms: u64,
+    /// Pace at which the stand-in model's answers stream in, in tokens a second; at once when not given.
+    #[arg(long, global = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    tokens_per_second: Option<u32>,
     #[command(flatten)]
     faults: FaultArguments,
 }

@@ -7,12 +7,15 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use longhaul_wire::Event;
 use longhaul_wire::events::EventType;
+use longhaul_wire::socket::DeltaBody;
 use serde_json::Value;
 
 use super::output::say;
 
 /// Characters of a message that goes into a line.
 const LINE_TEXT_MAX: usize = 160;
+/// Characters of a step's last words beside the spinner: one line of a narrow terminal.
+const HEARD_CHARS_MAX: usize = 48;
 
 /// Shows events on standard error.
 pub(super) struct Progress {
@@ -24,6 +27,8 @@ struct Terminal {
     all: MultiProgress,
     spinner: ProgressBar,
     bars: BTreeMap<String, ProgressBar>,
+    /// The end of what the step says that spoke last, and which step, claim and attempt that is.
+    heard: (String, String, u64, u32),
 }
 
 impl Progress {
@@ -37,7 +42,7 @@ impl Progress {
             }
             spinner.set_message("working");
             spinner.enable_steady_tick(Duration::from_millis(120));
-            Terminal { all, spinner, bars: BTreeMap::new() }
+            Terminal { all, spinner, bars: BTreeMap::new(), heard: Default::default() }
         });
         Self { terminal }
     }
@@ -54,7 +59,15 @@ impl Progress {
     pub(super) fn show(&mut self, event: &Event) {
         self.say(&line(event));
         if let Some(terminal) = &mut self.terminal {
+            terminal.spinner.set_message("working");
             terminal.follow(event);
+        }
+    }
+
+    /// A piece of what a running step says: the last words of it stand beside the spinner.
+    pub(super) fn hear(&mut self, delta: &DeltaBody) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.hear(delta);
         }
     }
 
@@ -70,6 +83,23 @@ impl Progress {
 }
 
 impl Terminal {
+    fn hear(&mut self, delta: &DeltaBody) {
+        let (text, step, epoch, attempt) = &mut self.heard;
+        if (delta.epoch, delta.attempt) < (*epoch, *attempt) && step == delta.step.as_str() {
+            return;
+        }
+        if delta.offset == 0 || step != delta.step.as_str() || (*epoch, *attempt) != (delta.epoch, delta.attempt) {
+            text.clear();
+            delta.step.as_str().clone_into(step);
+            (*epoch, *attempt) = (delta.epoch, delta.attempt);
+        }
+        text.push_str(&delta.text);
+        let skipped = text.chars().count().saturating_sub(HEARD_CHARS_MAX);
+        *text = text.chars().skip(skipped).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let name: String = delta.name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        self.spinner.set_message(format!("{name}: …{text}"));
+    }
+
     /// A fan-out whose number of branches is known gets a bar of its own.
     fn follow(&mut self, event: &Event) {
         let of = event.data.get("branch").and_then(|branch| branch.get("of")).and_then(Value::as_u64);
