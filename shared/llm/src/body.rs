@@ -41,7 +41,8 @@ fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, 0xEF | 0xBB | 0xBF)
 }
 
-fn limited(response: Response) -> Chunks {
+/// The chunks of a body, up to the largest answer accepted.
+pub(crate) fn limited(response: Response) -> Chunks {
     let mut room = RESPONSE_MAX_BYTES;
     response
         .bytes_stream()
@@ -55,7 +56,8 @@ fn limited(response: Response) -> Chunks {
         .boxed()
 }
 
-async fn whole(mut chunks: Chunks) -> Result<String, ModelError> {
+/// All of a body as text.
+pub(crate) async fn whole(mut chunks: Chunks) -> Result<String, ModelError> {
     let mut body = Vec::new();
     while let Some(chunk) = chunks.next().await {
         body.extend_from_slice(&chunk?);

@@ -70,6 +70,9 @@ impl ErrorReport {
                 Some(_) | None => {}
             }
         }
+        if let Some(word) = object.get("__type").and_then(Value::as_str) {
+            report.add_code(word);
+        }
         for key in ["message", "detail", "Message"] {
             if let Some(text) = object.get(key).and_then(Value::as_str) {
                 text.clone_into(&mut report.message);

@@ -115,6 +115,15 @@ impl Link {
         Ok(link)
     }
 
+    /// The same server at `path`, whose percent signs stay as they are; vendor fields come from `origin_path` of it.
+    pub(crate) fn at_path(&self, path: &str, origin_path: &str) -> Self {
+        let mut link = self.clone();
+        let base = self.url.path().trim_end_matches('/').to_owned();
+        link.url.set_path(&format!("{base}{path}"));
+        link.origin = format!("{}{origin_path}", self.origin);
+        link
+    }
+
     /// A request with a JSON body, or none.
     pub(crate) fn request(&self, method: Method, body: Option<Vec<u8>>) -> Result<RequestBuilder, ModelError> {
         let mut builder = client_for(&self.url)?

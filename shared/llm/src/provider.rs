@@ -1,10 +1,12 @@
 //! A configured model: an [`Endpoint`] with its key, behind the one trait.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::chat::ChatCompletions;
+use crate::converse::{AwsCredentialSource, Converse};
 use crate::endpoint::{Endpoint, StructuredOutput, Wire};
 use crate::error::{ModelError, ModelErrorKind};
 use crate::http::Secret;
@@ -21,6 +23,8 @@ pub enum Access {
     Open,
     /// An API key.
     Key(Secret),
+    /// Signatures with AWS credentials, for the wire `converse`.
+    Aws(Arc<dyn AwsCredentialSource>),
 }
 
 /// One of the wire formats, ready to be spoken.
@@ -29,6 +33,7 @@ enum Speaker {
     Chat(ChatCompletions),
     Messages(Messages),
     Responses(Responses),
+    Converse(Converse),
 }
 
 /// A model that is ready to be asked. The endpoint's model name, limits and fields go into every request.
@@ -48,19 +53,32 @@ impl Endpoint {
         if self.model.trim().is_empty() {
             return Err(ModelError::new(ModelErrorKind::Invalid, "the endpoint names no model"));
         }
-        let key = match access {
-            Access::Open => Secret::new(""),
-            Access::Key(key) => key,
-        };
-        let speaker = match self.wire {
-            Wire::Chat => Speaker::Chat(ChatCompletions::at(&self, key)?),
-            Wire::Messages => Speaker::Messages(Messages::at(&self, key)?),
-            Wire::Responses => Speaker::Responses(Responses::at(&self, key)?),
-            Wire::Converse => {
-                return Err(ModelError::new(ModelErrorKind::Invalid, "this build does not speak that wire format"));
+        let speaker = match (self.wire, access) {
+            (Wire::Converse, access) => Speaker::Converse(Converse::at(&self, access)?),
+            (wire, access) => {
+                let key = match access {
+                    Access::Open => Secret::new(""),
+                    Access::Key(key) => key,
+                    Access::Aws(_) => {
+                        let message = "AWS credentials open the wire `converse` alone; this endpoint takes a key";
+                        return Err(ModelError::new(ModelErrorKind::Invalid, message));
+                    }
+                };
+                self.with_key(wire, key)?
             }
         };
         Ok(Provider { endpoint: self, speaker })
+    }
+}
+
+impl Endpoint {
+    fn with_key(&self, wire: Wire, key: Secret) -> Result<Speaker, ModelError> {
+        match wire {
+            Wire::Chat => ChatCompletions::at(self, key).map(Speaker::Chat),
+            Wire::Responses => Responses::at(self, key).map(Speaker::Responses),
+            Wire::Messages => Messages::at(self, key).map(Speaker::Messages),
+            Wire::Converse => Converse::at(self, Access::Key(key)).map(Speaker::Converse),
+        }
     }
 }
 
@@ -89,6 +107,7 @@ impl Provider {
             Speaker::Chat(chat) => chat.complete_with(&request, on_delta).await,
             Speaker::Messages(messages) => messages.complete_with(&request, on_delta).await,
             Speaker::Responses(responses) => responses.complete_with(&request, on_delta).await,
+            Speaker::Converse(converse) => converse.complete_with(&request, on_delta).await,
         };
         reply.map(|reply| self.signed(reply))
     }
@@ -105,7 +124,7 @@ impl Provider {
     fn background(&self) -> Result<&Responses, ModelError> {
         match &self.speaker {
             Speaker::Responses(responses) => Ok(responses),
-            Speaker::Chat(_) | Speaker::Messages(_) => Err(ModelError::new(
+            Speaker::Chat(_) | Speaker::Messages(_) | Speaker::Converse(_) => Err(ModelError::new(
                 ModelErrorKind::Invalid,
                 format!("the model {:?} has no background: only the wire `responses` does", self.name()),
             )),

@@ -15,7 +15,7 @@ use crate::message::ToolCall;
 use crate::model::{Delta, ModelRequest};
 use crate::reply::{Finish, ModelReply, Usage};
 
-use super::stop::{Meaning, meaning};
+use crate::stop::{Meaning, meaning};
 
 /// A block as it began, and the JSON that is being written into it.
 #[derive(Debug, Default)]

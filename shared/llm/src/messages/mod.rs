@@ -6,7 +6,6 @@
 //! Format: <https://platform.claude.com/docs/en/api/messages>, version 2023-06-01.
 
 mod assembly;
-mod stop;
 mod wire;
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What a `stop_reason` means.
+//! Why a model stopped, in the words of Anthropic Messages, which Bedrock Converse took over.
 
 /// The meaning of a stop reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
