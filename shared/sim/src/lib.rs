@@ -98,10 +98,10 @@ impl Sim {
         SimStore::new(Arc::clone(&self.shared), true)
     }
 
-    /// Calls of all workers so far.
+    /// Calls of all workers so far, in order, by the name of the [`Store`](longhaul::store::Store) method.
     #[must_use]
-    pub fn worker_calls(&self) -> u64 {
-        self.shared.world().worker_calls
+    pub fn worker_calls(&self) -> Vec<&'static str> {
+        self.shared.world().worker_calls.clone()
     }
 
     /// Messages sent so far, lost ones included.

@@ -212,9 +212,11 @@ impl SimStore {
         let planned = {
             let mut world = self.shared.world();
             count(&mut world.counts);
-            world.worker_calls = world.worker_calls.saturating_add(u64::from(self.worker.counted));
+            if self.worker.counted {
+                world.worker_calls.push(action);
+            }
             match world.plan {
-                Some(Planned::Call(number, mishap)) if self.worker.counted && number == world.worker_calls => {
+                Some(Planned::Call(number, mishap)) if self.worker.counted && number == world.number_of_call() => {
                     Some(mishap)
                 }
                 Some(Planned::Call(..) | Planned::Message(..)) | None => None,

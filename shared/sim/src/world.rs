@@ -52,7 +52,7 @@ pub(crate) struct World {
     pub(crate) messages_sent: u64,
     /// Sends, those included whose message was lost.
     pub(crate) sends: u64,
-    pub(crate) worker_calls: u64,
+    pub(crate) worker_calls: Vec<&'static str>,
     pub(crate) handles: u64,
     pub(crate) plan: Option<Planned>,
     pub(crate) trace: Option<Vec<String>>,
@@ -80,7 +80,7 @@ impl World {
             messages: Vec::new(),
             messages_sent: 0,
             sends: 0,
-            worker_calls: 0,
+            worker_calls: Vec::new(),
             handles: 0,
             plan: None,
             trace: None,
@@ -103,6 +103,11 @@ impl World {
             messages: self.messages.len(),
             dead_letters: self.dead_letters.clone(),
         }
+    }
+
+    /// The number of the worker's call that was counted last.
+    pub(crate) fn number_of_call(&self) -> u64 {
+        u64::try_from(self.worker_calls.len()).unwrap_or(u64::MAX)
     }
 
     /// Writes a line into the trace, if there is one.
