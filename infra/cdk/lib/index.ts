@@ -1,0 +1,2 @@
+export { Longhaul } from './longhaul';
+export { AlarmProps, ApiProps, LogLevel, LonghaulProps, ModelProps, TokenProps, WorkerProps } from './properties';

@@ -1,0 +1,232 @@
+/** What may be said about a Longhaul, and what is taken where nothing is said. */
+
+import { Duration } from 'aws-cdk-lib';
+import { IKey } from 'aws-cdk-lib/aws-kms';
+import { Architecture } from 'aws-cdk-lib/aws-lambda';
+import { RetentionDays } from 'aws-cdk-lib/aws-logs';
+import { ISecret } from 'aws-cdk-lib/aws-secretsmanager';
+import { ITopic } from 'aws-cdk-lib/aws-sns';
+
+/** Whose tokens are taken. */
+export interface TokenProps {
+  /** The claim `iss`, exactly as it stands in the tokens. */
+  readonly issuer: string;
+  /** The claim `aud`. */
+  readonly audience: string;
+  /** Where the issuer publishes its keys. */
+  readonly jwksUrl: string;
+  /**
+   * The claim that names the tenant.
+   * @default tenant
+   */
+  readonly tenantClaim?: string;
+  /**
+   * The claim that lists the scopes.
+   * @default scope
+   */
+  readonly scopeClaim?: string;
+  /**
+   * Whether the HTTP API refuses bad tokens itself, before a function runs. The functions check every token in any case.
+   * It needs an issuer with a discovery document and RSA keys.
+   * @default false
+   */
+  readonly authorizerAtGateway?: boolean;
+}
+
+/** The model that the agents ask. */
+export interface ModelProps {
+  /** Base address of a Chat Completions server, ending in `/v1`. */
+  readonly url: string;
+  /** The model's name there. */
+  readonly name: string;
+  /**
+   * The secret whose whole text is the server's key. It is resolved at each deployment.
+   * @default a server that asks for none
+   */
+  readonly key?: ISecret;
+  /**
+   * How long one call may take, at most ten minutes.
+   * @default two minutes
+   */
+  readonly timeLimit?: Duration;
+}
+
+/** How jobs are driven. */
+export interface WorkerProps {
+  /**
+   * How long one invocation may take. A job goes on over as many as it needs; a step starts only where its own time limit
+   * still fits. The queue hides a message for a minute longer.
+   * @default 15 minutes
+   */
+  readonly timeout?: Duration;
+  /**
+   * Megabytes. One invocation drives a whole batch of jobs, and processor share grows with memory.
+   * @default 512
+   */
+  readonly memorySize?: number;
+  /**
+   * Batches that are worked on at the same time, 2 to 1,000. Times `batchSize`, it is the number of jobs that run at once.
+   * @default 50
+   */
+  readonly maxConcurrency?: number;
+  /**
+   * Jobs that one invocation drives at most, 1 to 10. More would need a batching window, a delay of every step.
+   * @default 10
+   */
+  readonly batchSize?: number;
+}
+
+/** How the APIs are offered. */
+export interface ApiProps {
+  /**
+   * Requests a second from all callers together; above it the answer is 429.
+   * @default 200
+   */
+  readonly requestsPerSecond?: number;
+  /**
+   * Requests that may come at once above that rate.
+   * @default 400
+   */
+  readonly requestsBurst?: number;
+  /**
+   * Origins of web pages that may call from a browser.
+   * @default none
+   */
+  readonly allowedOrigins?: string[];
+  /**
+   * Whether the WebSocket API writes access logs. API Gateway can do that only where the account's settings name a role
+   * for it, which this construct leaves alone since the whole account shares them.
+   * @default false
+   */
+  readonly webSocketAccessLogs?: boolean;
+}
+
+/** When alarms rise, and who is told. */
+export interface AlarmProps {
+  /**
+   * Told when an alarm rises or ends.
+   * @default alarms only show
+   */
+  readonly topic?: ITopic;
+  /**
+   * Age of the oldest continuation. It must be longer than the worker's timeout: a message is in the queue as long as its
+   * job is being driven.
+   * @default 30 minutes
+   */
+  readonly queueAge?: Duration;
+  /**
+   * Jobs that fail for good within a minute.
+   * @default 10
+   */
+  readonly deadLettersPerMinute?: number;
+  /**
+   * Latency of the slowest hundredth of submissions.
+   * @default one second
+   */
+  readonly submitLatency?: Duration;
+  /**
+   * What all model calls of an hour may cost, in millionths of your price table's currency.
+   * @default 50 units
+   */
+  readonly moneyPerHourMicros?: number;
+}
+
+/** Least level of the functions' own log lines. */
+export type LogLevel = 'TRACE' | 'DEBUG' | 'INFO' | 'WARN' | 'ERROR';
+
+/** A whole Longhaul. */
+export interface LonghaulProps {
+  readonly tokens: TokenProps;
+  readonly model: ModelProps;
+  /**
+   * The folder into which `make package` puts the functions, one folder each.
+   * @default target/lambda of the repository that this file lies in
+   */
+  readonly packages?: string;
+  /**
+   * What the names of queues, alarms and the dashboard begin with. Give one where a stack holds two of these.
+   * @default the stack's name
+   */
+  readonly name?: string;
+  /**
+   * The processor that the packages have been built for.
+   * @default arm64
+   */
+  readonly architecture?: Architecture;
+  readonly worker?: WorkerProps;
+  readonly api?: ApiProps;
+  /**
+   * Your key for table, bucket, queues, logs and the functions' settings. Its policy must let CloudWatch Logs use it.
+   * @default keys that AWS owns
+   */
+  readonly encryptionKey?: IKey;
+  /**
+   * Whether the table refuses to be deleted.
+   * @default true
+   */
+  readonly deletionProtection?: boolean;
+  /**
+   * After which time a large payload is removed whatever became of its job: a net under the removal with the job. It must
+   * be longer than any job runs and is kept.
+   * @default 400 days
+   */
+  readonly payloadLifetime?: Duration;
+  /** @default INFO */
+  readonly logLevel?: LogLevel;
+  /** @default one month */
+  readonly logRetention?: RetentionDays;
+  readonly alarms?: AlarmProps;
+}
+
+/** Longest invocation that Lambda allows. */
+const TIMEOUT_MAX_SECONDS = 900;
+/** Longest model call: a step must fit into an invocation with room to spare. */
+const MODEL_TIME_LIMIT_MAX_SECONDS = 600;
+/** Largest batch that SQS hands over without a window. */
+const BATCH_MAX = 10;
+/** What `MaximumConcurrency` of an SQS event source may be. */
+const CONCURRENCY_MIN = 2;
+const CONCURRENCY_MAX = 1_000;
+/** A finished job is kept for thirty days, so payloads must be for longer. */
+const PAYLOAD_LIFETIME_MIN_DAYS = 60;
+
+/** The properties with all that was not said put in, or an error that names what cannot be. */
+export function settled(props: LonghaulProps) {
+  const settings = {
+    architecture: props.architecture ?? Architecture.ARM_64,
+    workerTimeout: props.worker?.timeout ?? Duration.seconds(TIMEOUT_MAX_SECONDS),
+    workerMemory: props.worker?.memorySize ?? 512,
+    maxConcurrency: props.worker?.maxConcurrency ?? 50,
+    batchSize: props.worker?.batchSize ?? BATCH_MAX,
+    modelTimeLimit: props.model.timeLimit ?? Duration.minutes(2),
+    requestsPerSecond: props.api?.requestsPerSecond ?? 200,
+    requestsBurst: props.api?.requestsBurst ?? 400,
+    allowedOrigins: props.api?.allowedOrigins ?? [],
+    webSocketAccessLogs: props.api?.webSocketAccessLogs ?? false,
+    deletionProtection: props.deletionProtection ?? true,
+    payloadLifetime: props.payloadLifetime ?? Duration.days(400),
+    logLevel: props.logLevel ?? 'INFO',
+    logRetention: props.logRetention ?? RetentionDays.ONE_MONTH,
+    queueAge: props.alarms?.queueAge ?? Duration.minutes(30),
+    deadLettersPerMinute: props.alarms?.deadLettersPerMinute ?? 10,
+    submitLatency: props.alarms?.submitLatency ?? Duration.seconds(1),
+    moneyPerHourMicros: props.alarms?.moneyPerHourMicros ?? 50_000_000,
+  };
+  const seconds = settings.workerTimeout.toSeconds();
+  within('worker.timeout', seconds, 30, TIMEOUT_MAX_SECONDS, 'seconds');
+  within('model.timeLimit', settings.modelTimeLimit.toSeconds(), 1, MODEL_TIME_LIMIT_MAX_SECONDS, 'seconds');
+  within('worker.batchSize', settings.batchSize, 1, BATCH_MAX, 'jobs');
+  within('worker.maxConcurrency', settings.maxConcurrency, CONCURRENCY_MIN, CONCURRENCY_MAX, 'batches');
+  within('payloadLifetime', settings.payloadLifetime.toDays(), PAYLOAD_LIFETIME_MIN_DAYS, Infinity, 'days');
+  within('alarms.queueAge', settings.queueAge.toSeconds(), seconds + 1, Infinity, 'seconds (longer than the worker may take)');
+  return settings;
+}
+
+/** The properties with nothing left open. */
+export type Settings = ReturnType<typeof settled>;
+
+function within(name: string, value: number, least: number, most: number, unit: string) {
+  if (!(value >= least && value <= most)) {
+    throw new Error(`${name} is ${value}; it must be from ${least} to ${most} ${unit}`);
+  }
+}

@@ -1,0 +1,132 @@
+/** The roles of the functions: what each one's own code calls, what AWS does on its behalf, and no more.
+ *
+ * `tests/deploy/rights.json` lists the same with the reason of each, and a test compares. Grants of the library are not
+ * used, since they allow more than is called.
+ */
+
+import { Stack } from 'aws-cdk-lib';
+import * as iam from 'aws-cdk-lib/aws-iam';
+import { IKey } from 'aws-cdk-lib/aws-kms';
+import { ILogGroup } from 'aws-cdk-lib/aws-logs';
+import { Construct } from 'constructs';
+
+import { Storage } from './storage';
+
+type Actions = string | string[];
+
+/** One statement that allows actions on resources. */
+function allow(sid: string, actions: Actions, resources: string | string[], conditions?: Record<string, unknown>) {
+  const list = <T>(value: T | T[]) => (Array.isArray(value) ? value : [value]);
+  return new iam.PolicyStatement({ sid, actions: list(actions), resources: list(resources), conditions });
+}
+
+/** Makes the roles of one system. */
+export class Rights {
+  constructor(
+    private readonly scope: Construct,
+    private readonly storage: Storage,
+    private readonly key: IKey | undefined,
+    private readonly webSocketApiId: string,
+  ) {}
+
+  api(logs: ILogGroup): iam.IRole {
+    const { table, jobs } = this.storage;
+    return this.role('ApiRole', logs, [
+      allow('Table', ['dynamodb:GetItem', 'dynamodb:BatchGetItem', 'dynamodb:Query', 'dynamodb:PutItem', 'dynamodb:UpdateItem'], table.tableArn),
+      allow('Indexes', 'dynamodb:Query', [this.index('due'), this.index('jobs')]),
+      allow('Continuations', 'sqs:SendMessage', jobs.queueArn),
+      allow('Payloads', ['s3:GetObject', 's3:PutObject'], this.payloads()),
+    ], [this.missingPayloads()]);
+  }
+
+  worker(logs: ILogGroup): iam.IRole {
+    const { table, jobs, deadLetters } = this.storage;
+    return this.role('WorkerRole', logs, [
+      allow('Table', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:PutItem', 'dynamodb:UpdateItem'], table.tableArn),
+      allow('Sessions', 'dynamodb:DeleteItem', table.tableArn, onlyKeys('SESSION#*')),
+      allow('ContinuationsAndDeadLetters', 'sqs:SendMessage', [jobs.queueArn, deadLetters.queueArn]),
+      allow('Payloads', ['s3:GetObject', 's3:PutObject'], this.payloads()),
+      this.push(),
+    ], [
+      allow('EventSource', ['sqs:ReceiveMessage', 'sqs:DeleteMessage', 'sqs:GetQueueAttributes'], jobs.queueArn),
+      this.missingPayloads(),
+    ]);
+  }
+
+  webSocket(logs: ILogGroup): iam.IRole {
+    const { table, bucket, streamFailures } = this.storage;
+    return this.role('WebSocketRole', logs, [
+      allow('Table', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:BatchWriteItem'], table.tableArn),
+      allow('Connections', 'dynamodb:PutItem', table.tableArn, onlyKeys('CONN#*')),
+      allow('Payloads', ['s3:GetObject', 's3:DeleteObject'], this.payloads()),
+      allow('PayloadsOfExpiredJobs', 's3:ListBucket', bucket.bucketArn),
+      this.push(),
+    ], [
+      allow('EventSource', ['dynamodb:DescribeStream', 'dynamodb:GetShardIterator', 'dynamodb:GetRecords'], table.tableStreamArn ?? ''),
+      // AWS has no finer resource for this one, nor for traces.
+      allow('FindStream', 'dynamodb:ListStreams', '*'),
+      allow('StreamFailures', 'sqs:SendMessage', streamFailures.queueArn),
+    ]);
+  }
+
+  sweeper(logs: ILogGroup): iam.IRole {
+    const { table, jobs } = this.storage;
+    return this.role('SweeperRole', logs, [
+      allow('Table', ['dynamodb:GetItem', 'dynamodb:UpdateItem'], table.tableArn),
+      allow('DueIndex', 'dynamodb:Query', this.index('due')),
+      allow('Continuations', 'sqs:SendMessage', jobs.queueArn),
+      allow('Payloads', 's3:GetObject', this.payloads()),
+    ], [this.missingPayloads()]);
+  }
+
+  private role(id: string, logs: ILogGroup, calls: iam.PolicyStatement[], platform: iam.PolicyStatement[]): iam.IRole {
+    const role = new iam.Role(this.scope, id, {
+      assumedBy: new iam.ServicePrincipal('lambda.amazonaws.com'),
+      inlinePolicies: {
+        calls: new iam.PolicyDocument({ minimize: false, statements: calls }),
+        platform: new iam.PolicyDocument({
+          minimize: false,
+          statements: [
+            ...platform,
+            allow('Logs', ['logs:CreateLogStream', 'logs:PutLogEvents'], logs.logGroupArn),
+            allow('Traces', ['xray:PutTraceSegments', 'xray:PutTelemetryRecords'], '*'),
+          ],
+        }),
+        ...(this.key && {
+          key: new iam.PolicyDocument({
+            minimize: false,
+            statements: [allow('Key', ['kms:Decrypt', 'kms:GenerateDataKey'], this.key.keyArn)],
+          }),
+        }),
+      },
+    });
+    // What the library would add on its own (traces, the event source) is there already.
+    return role.withoutPolicyUpdates();
+  }
+
+  private index(name: string): string {
+    return `${this.storage.table.tableArn}/index/${name}`;
+  }
+
+  private payloads(): string {
+    return this.storage.bucket.arnForObjects('jobs/*');
+  }
+
+  /** Without this right S3 says of a missing object that it is forbidden. */
+  private missingPayloads(): iam.PolicyStatement {
+    return allow('MissingPayloads', 's3:ListBucket', this.storage.bucket.bucketArn);
+  }
+
+  private push(): iam.PolicyStatement {
+    const connections = Stack.of(this.scope).formatArn({
+      service: 'execute-api',
+      resource: this.webSocketApiId,
+      resourceName: 'live/POST/@connections/*',
+    });
+    return allow('Push', 'execute-api:ManageConnections', connections);
+  }
+}
+
+function onlyKeys(pattern: string) {
+  return { 'ForAllValues:StringLike': { 'dynamodb:LeadingKeys': [pattern] } };
+}

@@ -1,0 +1,41 @@
+"""The settings with which template and construct are checked: as they come, and with everything switched on."""
+
+from __future__ import annotations
+
+NEEDED = {
+    "JwtIssuer": "https://issuer.example/",
+    "JwtAudience": "longhaul",
+    "JwksUrl": "https://issuer.example/keys",
+    "ModelUrl": "https://models.example/v1",
+    "ModelName": "a-model",
+}
+
+EVERYTHING = NEEDED | {
+    "JwtTenantClaim": "org",
+    "JwtScopeClaim": "permissions",
+    "JwtAuthorizerAtGateway": "true",
+    "AllowedOrigins": "https://a.example,https://b.example",
+    "ModelKeySecretArn": "arn:aws:secretsmanager:eu-west-1:111122223333:secret:model-key-AbCdEf",
+    "ModelTimeLimitSeconds": "300",
+    "Architecture": "x86_64",
+    "WorkerTimeoutSeconds": "300",
+    "WorkerMemoryMegabytes": "1024",
+    "WorkerConcurrencyMax": "200",
+    "QueueBatchSize": "5",
+    "ApiRequestsPerSecond": "50",
+    "ApiRequestsBurst": "100",
+    "DeletionProtection": "false",
+    "KmsKeyArn": "arn:aws:kms:eu-west-1:111122223333:key/0f5c1c1e-9d3b-4f39-8f7e-3d8f2f1c7a10",
+    "PayloadDaysMax": "800",
+    "AlarmTopicArn": "arn:aws:sns:eu-west-1:111122223333:alarms",
+    "LogLevel": "DEBUG",
+    "LogRetentionDays": "90",
+    "WebSocketAccessLogs": "true",
+    "QueueAgeAlarmSeconds": "900",
+    "DeadLettersPerMinuteAlarm": "3",
+    "SubmitLatencyAlarmMilliseconds": "500",
+    "MoneyPerHourAlarmMicros": "1000000",
+}
+
+# Name and parameters; infra/cdk's tests synthesise the construct with the same two sets of settings.
+SETTINGS = {"usual": NEEDED, "everything": EVERYTHING}
