@@ -25,7 +25,7 @@ use uuid::Uuid;
 use super::attributes::Item;
 use super::batch_item::{self, StoredEntries};
 use super::job_item::{self, StoredInput};
-use super::{sessions, table_definition};
+use super::{definitions, sessions, table_definition};
 use crate::connections::{
     Connection, Subscriber, connection_item, read_connection, read_subscriber, subscription_items,
 };
@@ -325,4 +325,18 @@ fn messages() {
 #[test]
 fn the_table() {
     holds("table", &table_definition("longhaul"));
+}
+
+#[test]
+fn a_version_of_an_agent() {
+    let saved = definitions::SavedDefinition {
+        agent: AgentRef { name: "triage".parse().unwrap(), version: 3 },
+        digest: "ab".repeat(32),
+        card: r#"{"name":"triage"}"#.to_owned(),
+        definition: r#"{"name":"triage","instructions":"Sort."}"#.to_owned(),
+        created_at: NOW,
+        created_by: "ada".to_owned(),
+    };
+    holds("definition", &shape(&definitions::encode(&"acme".parse().unwrap(), &saved)));
+    assert_eq!(definitions::decode(&item("definition")).unwrap(), saved);
 }

@@ -8,10 +8,12 @@
 //! | `SESSION#<id>` | `SESSION` | a worker session's heartbeat |
 //! | `CONN#<id>` | `CONN` | a WebSocket connection |
 //! | `CONN#<id>` | `SUB#<job>` | what a connection watches |
+//! | `AGENTS#<tenant>` | `<name>#<version, 10 digits>` | a version of an agent that the tenant has defined |
 
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
+use longhaul_engine::ids::{AgentName, AgentRef};
 use longhaul_engine::{JobId, Seq, SessionId, TenantId};
 
 use super::attributes::text;
@@ -46,6 +48,21 @@ pub(crate) fn job_of_partition(partition: &str) -> Option<JobId> {
 /// The sort key of the batch at a position.
 pub(crate) fn batch_sort(at: Seq) -> String {
     format!("{BATCH_PREFIX}{:010}", at.0)
+}
+
+/// The partition of the agents that a tenant has defined.
+pub(crate) fn agents_partition(tenant: &TenantId) -> String {
+    format!("AGENTS#{tenant}")
+}
+
+/// What the sort keys of an agent's versions begin with. No name has a `#`.
+pub(crate) fn definition_prefix(name: &AgentName) -> String {
+    format!("{name}#")
+}
+
+/// The sort key of an agent's version.
+pub(crate) fn definition_sort(agent: &AgentRef) -> String {
+    format!("{}{:010}", definition_prefix(&agent.name), agent.version)
 }
 
 /// The partition of a session.

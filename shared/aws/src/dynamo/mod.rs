@@ -5,6 +5,7 @@
 
 mod attributes;
 mod batch_item;
+mod definitions;
 mod forget;
 #[cfg(test)]
 mod golden;
@@ -34,6 +35,7 @@ pub(crate) use attributes::{Item, Reader, number, text, time};
 pub(crate) use keys::{
     CONNECTION, PK, SK, SUBSCRIPTION_PREFIX, connection_partition, job_partition, key, subscription_sort,
 };
+pub use definitions::{NewDefinition, Saved, SavedDefinition};
 pub use lists::{JobFilter, JobPage, JobSummary};
 pub use stream::StreamedBatch;
 pub use table::{DUE_INDEX, EXPIRY_ATTRIBUTE, JOBS_INDEX, table_definition};
