@@ -1,0 +1,25 @@
+//! Looks for each mutant and prints the shortest run in which it breaks a promise.
+#![allow(clippy::print_stdout, reason = "a program whose purpose is its output")]
+
+use longhaul_model::{mutants, trace};
+
+fn main() {
+    let only = std::env::args().nth(1);
+    let mut survived = 0;
+    for row in mutants::CAUGHT.iter().filter(|row| only.as_deref().is_none_or(|only| row.name == only)) {
+        let verdict = row.instance.check(Some(row.mutant), true, 1);
+        println!("\n{}: {}", row.name, row.weaker);
+        match &verdict.broken {
+            Some((broken, run)) => {
+                println!("  breaks: {} ({} steps, {} states)", broken.promise(), run.len() - 1, verdict.states);
+                println!("{}", trace::lines(run).join("\n"));
+            }
+            None => {
+                survived += 1;
+                println!("  SURVIVED: {} states", verdict.states);
+            }
+        }
+    }
+    println!("\nmutants: {}, survived: {survived}", mutants::CAUGHT.len());
+    std::process::exit(i32::from(survived > 0));
+}

@@ -1,0 +1,171 @@
+//! The systems that are checked: what the agents do, what callers ask, and how many of each fault may happen.
+
+use std::time::{Duration, Instant};
+
+use stateright::{Checker, HasDiscoveries, Model};
+
+use crate::broken::Broken;
+use crate::ledger::Mark;
+use crate::model::{Action, System};
+use crate::rules::Mutant;
+use crate::script::{FATAL, FLAKY, ONCE, Op, STEP, Script};
+use crate::state::{Ask, Budget, State};
+
+/// No fault at all.
+pub const NO_FAULTS: Budget =
+    Budget { crash: 0, fail: 0, repeat: 0, late: 0, pause: 0, loss: 0, double: 0, early: 0, deadline: 0, again: 0 };
+
+/// A person's decision.
+pub const SIGNAL: (u8, Ask) = (0, Ask::Entry(Mark::Signalled { key: 1 }));
+/// A second decision, under a key of its own.
+pub const SIGNAL_AGAIN: (u8, Ask) = (0, Ask::Entry(Mark::Signalled { key: 2 }));
+/// A person's cancel.
+pub const CANCEL: (u8, Ask) = (0, Ask::Entry(Mark::CancelRequested { key: 3 }));
+/// A cancel of the child.
+pub const CANCEL_CHILD: (u8, Ask) = (1, Ask::Entry(Mark::CancelRequested { key: 3 }));
+/// A replay from the last good step.
+pub const REPLAY: (u8, Ask) = (0, Ask::Replay(Mark::Replayed { key: 4, from: None, edited: false }));
+/// A replay of everything, with an edit.
+pub const REPLAY_EDITED: (u8, Ask) = (0, Ask::Replay(Mark::Replayed { key: 4, from: Some(1), edited: true }));
+/// A replay of the child.
+pub const REPLAY_CHILD: (u8, Ask) = (1, Ask::Replay(Mark::Replayed { key: 4, from: None, edited: false }));
+
+/// A wait without a timeout.
+pub const WAIT: Op = Op::Wait { timeout: false };
+/// A wait with one.
+pub const TIMED: Op = Op::Wait { timeout: true };
+
+/// A system to check, as data.
+#[derive(Debug, Clone, Copy)]
+pub struct Instance {
+    /// What it is called.
+    pub name: &'static str,
+    /// What the job does, in order.
+    pub job: &'static [Op],
+    /// What its child does.
+    pub child: &'static [Op],
+    /// What callers may ask, at any time.
+    pub asks: &'static [(u8, Ask)],
+    /// Faults that may happen, at any time.
+    pub bounds: Budget,
+    /// Worker invocations at one time.
+    pub sessions: usize,
+    /// The check is cut off after so many states; none: it goes on to the end.
+    pub states_max: Option<usize>,
+}
+
+/// A row without faults, to be changed.
+const ROW: Instance =
+    Instance { name: "", job: &[STEP], child: &[], asks: &[], bounds: NO_FAULTS, sessions: 2, states_max: None };
+
+/// Instances for every run of the tests.
+pub const SMALL: &[Instance] = &[
+    Instance {
+        name: "two steps, a crash and a pause",
+        job: &[STEP, STEP],
+        bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS },
+        ..ROW
+    },
+    Instance { name: "a signal and a cancel without a fault", job: &[STEP, WAIT], asks: &[SIGNAL, CANCEL], ..ROW },
+];
+
+/// Instances for `make verify`.
+pub const LARGE: &[Instance] = &[
+    Instance { name: "deaths", job: &[STEP], asks: &[REPLAY], bounds: Budget { crash: 7, ..NO_FAULTS }, ..ROW },
+    Instance {
+        name: "wait, all kinds of faults",
+        job: &[STEP, WAIT],
+        asks: &[SIGNAL, CANCEL],
+        bounds: Budget {
+            crash: 1,
+            fail: 1,
+            repeat: 1,
+            late: 1,
+            pause: 1,
+            loss: 1,
+            double: 1,
+            early: 1,
+            deadline: 1,
+            again: 1,
+        },
+        states_max: Some(3_000_000),
+        ..ROW
+    },
+    Instance {
+        name: "fatal",
+        job: &[FATAL, FLAKY],
+        asks: &[REPLAY],
+        bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS },
+        ..ROW
+    },
+    Instance {
+        name: "once",
+        job: &[ONCE, TIMED],
+        asks: &[SIGNAL, REPLAY_EDITED],
+        bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS },
+        ..ROW
+    },
+    Instance {
+        name: "child",
+        job: &[Op::Child],
+        child: &[STEP],
+        asks: &[CANCEL],
+        bounds: Budget { crash: 1, fail: 1, ..NO_FAULTS },
+        ..ROW
+    },
+];
+
+/// What a check came to.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Different states met.
+    pub states: usize,
+    /// The longest run to a state, in steps.
+    pub depth: usize,
+    /// How long it took.
+    pub took: Duration,
+    /// Whether all states within the bounds were met.
+    pub exhausted: bool,
+    /// What was broken, with the run that breaks it.
+    pub broken: Option<(Broken, Vec<(State, Option<Action>)>)>,
+}
+
+impl Instance {
+    /// The system, by the production rules or with a deviation.
+    #[must_use]
+    pub fn system(&self, mutant: Option<Mutant>) -> System {
+        System::new([Script(self.job), Script(self.child)], self.asks, self.bounds, self.sessions, mutant)
+    }
+
+    /// Checks it: breadth first for a shortest run, else depth first, which needs less memory.
+    #[must_use]
+    pub fn check(&self, mutant: Option<Mutant>, breadth_first: bool, threads: usize) -> Verdict {
+        let begun = Instant::now();
+        let mut builder = self.system(mutant).checker().threads(threads).finish_when(HasDiscoveries::AnyFailures);
+        if let Some(most) = self.states_max {
+            builder = builder.target_state_count(most);
+        }
+        if breadth_first {
+            verdict(self, builder.spawn_bfs().join(), begun)
+        } else {
+            verdict(self, builder.spawn_dfs().join(), begun)
+        }
+    }
+}
+
+fn verdict(instance: &Instance, checker: impl Checker<System>, begun: Instant) -> Verdict {
+    let found = checker.discoveries();
+    let broken = found.into_values().next().and_then(|path| {
+        let run = path.into_vec();
+        let broken = run.last()?.0.broken?;
+        Some((broken, run))
+    });
+    let cut = instance.states_max.is_some_and(|most| checker.state_count() >= most);
+    Verdict {
+        states: checker.unique_state_count(),
+        depth: checker.max_depth(),
+        took: begun.elapsed(),
+        exhausted: broken.is_none() && !cut,
+        broken,
+    }
+}

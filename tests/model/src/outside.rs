@@ -1,0 +1,239 @@
+//! Requests from outside, call by call as `longhaul::outside` makes them: signals, cancels and replays of callers, and
+//! those that a worker sends to its job's relatives.
+
+use longhaul_engine::append::{OnConflict, on_outside_conflict};
+use longhaul_engine::ids::SignalKey;
+use longhaul_engine::journal::{Ending, KeyKind};
+use longhaul_engine::{Journal, Seq};
+
+use crate::items::{MINE, is_accepted, now, written};
+use crate::ledger::{Mark, PARENT_ENDED, job_id};
+use crate::model::{Fate, System};
+use crate::rules::Mutant;
+use crate::state::{Ask, Due, Item, Late, Mode, Opc, Outside, State, Writer};
+
+/// Where a request came to by one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// It goes on.
+    On,
+    /// It is done and answered well.
+    Done,
+    /// It was refused.
+    Refused,
+    /// The store gave no answer, and neither does the request.
+    Unanswered,
+}
+
+impl System {
+    /// Makes the next call of a request. None: this fate makes no difference here.
+    pub(crate) fn outside(&self, s: &mut State, out: &mut Outside, writer: Writer, fate: Fate) -> Option<Came> {
+        match (out.pc, fate) {
+            (Opc::Append, _) => return self.outside_append(s, out, fate),
+            (_, Fate::Fine) => {}
+            // A signal that could not be counted or sent stands all the same; a replay says that it failed.
+            (Opc::Wake | Opc::Send, Fate::Fail) => {
+                let is_signal = matches!(out.ask, Ask::Entry(_));
+                return Some(match (out.pc, is_signal) {
+                    (Opc::Wake, true) => {
+                        out.pc = Opc::Send;
+                        Came::On
+                    }
+                    (Opc::Wake, false) => Came::Unanswered,
+                    (_, _) => Came::Done,
+                });
+            }
+            (Opc::ReadItem | Opc::ReadJournal | Opc::Look | Opc::Reopen, Fate::Fail) => {
+                return Some(Came::Unanswered);
+            }
+            (_, Fate::Repeat | Fate::FailAfter | Fate::Late) => return None,
+        }
+        Some(self.outside_call(s, out, writer))
+    }
+
+    fn outside_call(&self, s: &mut State, out: &mut Outside, writer: Writer) -> Came {
+        let item = s.job(out.job).item;
+        match out.pc {
+            Opc::ReadItem => {
+                if item.mode == Mode::Absent {
+                    return Came::Refused;
+                }
+                out.ended = matches!(item.mode, Mode::Ended(_));
+                out.pc = Opc::ReadJournal;
+            }
+            Opc::ReadJournal => {
+                out.seen = s.job(out.job).log.len();
+                out.pc = Opc::Append;
+            }
+            Opc::Append => {}
+            Opc::Wake => {
+                s.wake(out.job);
+                out.pc = self.behind_wake(out);
+            }
+            Opc::Look => {
+                out.cur = true;
+                out.pc = match item.mode {
+                    Mode::Ended(_) => Opc::Reopen,
+                    Mode::Absent | Mode::Pending | Mode::Processing(_) | Mode::Waiting { .. } => self.behind_look(),
+                };
+            }
+            Opc::Reopen if out.cur => {
+                // `outside::reopen`: the item as read, PENDING, due after the message.
+                let open = Item { mode: Mode::Pending, attempts: 0, due: Due::Later, ..item };
+                s.put(out.job, open, writer);
+                out.pc = self.behind_look();
+            }
+            Opc::Reopen => out.pc = Opc::Look,
+            Opc::Send => {
+                s.send(out.job);
+                return Came::Done;
+            }
+        }
+        Came::On
+    }
+
+    fn behind_wake(&self, out: &Outside) -> Opc {
+        match out.ask {
+            Ask::Entry(_) => Opc::Send,
+            Ask::Replay(_) if self.rules.has(Mutant::ReplayLooksFirst) => Opc::Send,
+            Ask::Replay(_) => Opc::Look,
+        }
+    }
+
+    fn behind_look(&self) -> Opc {
+        if self.rules.has(Mutant::ReplayLooksFirst) { Opc::Wake } else { Opc::Send }
+    }
+
+    /// What `write_outside` makes of the journal as it was read: an entry to append, or that there is none to.
+    fn asked_entry(&self, journal: &Journal, out: &Outside) -> Result<Option<Mark>, Came> {
+        match out.ask {
+            Ask::Entry(mark) => {
+                if self.rules.has_key(journal, kind(mark), &key(mark)) {
+                    Ok(None)
+                } else if self.rules.is_over(journal) {
+                    Err(Came::Refused)
+                } else {
+                    Ok(Some(mark))
+                }
+            }
+            Ask::Replay(mark) => {
+                if self.rules.has_key(journal, KeyKind::Replay, &key(mark)) {
+                    return if journal.ending().is_some() { Err(Came::Done) } else { Ok(None) };
+                }
+                match journal.ending() {
+                    Some(Ending::Failed { .. } | Ending::Cancelled { .. }) => Ok(Some(mark)),
+                    None if out.ended => Ok(None),
+                    Some(Ending::Completed { .. }) | None => Err(Came::Refused),
+                }
+            }
+        }
+    }
+
+    fn outside_append(&self, s: &mut State, out: &mut Outside, fate: Fate) -> Option<Came> {
+        let log = s.job(out.job).log;
+        let wanted = if out.landed { Ok(None) } else { self.asked_entry(log.prefix(out.seen).fold(), out) };
+        let mark = match wanted {
+            Err(came) => return (fate == Fate::Fine).then_some(came),
+            Ok(None) if !out.landed => {
+                out.pc = self.behind_append(out);
+                return (fate == Fate::Fine).then_some(Came::On);
+            }
+            Ok(mark) => mark,
+        };
+        match (fate, mark) {
+            (Fate::Fine, Some(mark)) if s.append(&self.ledger, out.job, out.seen, mark, None) => {
+                out.pc = self.behind_append(out);
+            }
+            // A conflict: somebody else was first, or the repeated call meets what it wrote itself.
+            (Fate::Fine, _) => {
+                let found = log.batch(out.seen, MINE, out.landed, self.ledger.script(out.job))?;
+                out.landed = false;
+                match on_outside_conflict(MINE, &found) {
+                    OnConflict::Own => out.pc = self.behind_append(out),
+                    OnConflict::Reconsider | OnConflict::Stop(_) => out.seen += 1,
+                }
+            }
+            (Fate::Repeat, Some(mark)) => {
+                if !s.append(&self.ledger, out.job, out.seen, mark, None) {
+                    return None;
+                }
+                out.landed = true;
+            }
+            (Fate::FailAfter, Some(mark)) => {
+                if !s.append(&self.ledger, out.job, out.seen, mark, None) {
+                    return None;
+                }
+                return Some(Came::Unanswered);
+            }
+            (Fate::Late, Some(mark)) => {
+                if log.len() != out.seen || s.late.is_some() {
+                    return None;
+                }
+                s.late = Some(Late::Append { job: out.job, seen: out.seen, mark, epoch: None });
+                return Some(Came::Unanswered);
+            }
+            (Fate::Fail, _) => return Some(Came::Unanswered),
+            (Fate::Repeat | Fate::FailAfter | Fate::Late, None) => return None,
+        }
+        Some(Came::On)
+    }
+
+    fn behind_append(&self, out: &Outside) -> Opc {
+        match out.ask {
+            Ask::Entry(_) if self.rules.has(Mutant::SignalWithoutWake) => Opc::Send,
+            Ask::Replay(_) if self.rules.has(Mutant::ReplayLooksFirst) => Opc::Look,
+            Ask::Entry(_) | Ask::Replay(_) => Opc::Wake,
+        }
+    }
+
+    /// A late item write lands, if its condition still holds; when it does not it is gone already.
+    pub(crate) fn land(&self, s: &mut State) {
+        match s.late.take() {
+            Some(Late::Append { job, seen, mark, epoch }) => {
+                let _taken = s.append(&self.ledger, job, seen, mark, epoch);
+            }
+            Some(Late::Item { job, item, .. }) => s.put(job, item, Writer::Nobody),
+            None => {}
+        }
+    }
+
+    /// What an engine's write puts into the item, if the store's condition holds.
+    pub(crate) fn accepted(&self, s: &State, write: &longhaul_engine::job::JobWrite) -> Option<Item> {
+        is_accepted(write).then(|| written(write, s.tick))
+    }
+}
+
+fn kind(mark: Mark) -> KeyKind {
+    if matches!(mark, Mark::CancelRequested { .. }) { KeyKind::Cancel } else { KeyKind::Signal }
+}
+
+/// The key under which a request is taken in.
+fn key(mark: Mark) -> SignalKey {
+    let text = match mark {
+        Mark::Signalled { key } | Mark::CancelRequested { key } | Mark::Replayed { key, .. } => format!("k{key}"),
+        Mark::ChildEnded { replays, .. } => format!("child:{}:{replays}", job_id(1)),
+        _ => "none".to_owned(),
+    };
+    text.parse().expect("a short key")
+}
+
+/// The cancel that a job's end sends to a child that it still waits for.
+pub(crate) const CHILD_CANCEL: Ask = Ask::Entry(Mark::CancelRequested { key: PARENT_ENDED });
+
+/// Whether the journal holds what this request asks.
+pub(crate) fn stands(journal: &Journal, ask: Ask) -> bool {
+    match ask {
+        Ask::Entry(mark) => journal.has_key(kind(mark), &key(mark)),
+        Ask::Replay(mark) => journal.has_key(KeyKind::Replay, &key(mark)),
+    }
+}
+
+/// The position behind `seen` entries.
+pub(crate) const fn position(seen: u8) -> Seq {
+    Seq(seen as u64 + 1)
+}
+
+/// The time of a state.
+pub(crate) fn time(s: &State) -> longhaul_engine::Timestamp {
+    now(s.tick)
+}

@@ -1,0 +1,161 @@
+//! The rules that the model plays by: the engine's own decisions, or those with one deviation.
+//!
+//! A mutant is the production decision and one thing weaker. It shows that the check would notice if somebody took that
+//! thing out.
+
+use longhaul_engine::append::{self, AfterRead, NextMove, OnConflict, Stop};
+use longhaul_engine::claim::{self, ClaimDecision, Holder, News, NoClaim};
+use longhaul_engine::ids::SessionId;
+use longhaul_engine::job::JobWrite;
+use longhaul_engine::journal::{Ending, KeyKind};
+use longhaul_engine::{Batch, Epoch, Job, Journal, Nonce, SignalKey, Timestamp};
+
+/// One thing weaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the table in mutants.rs says of each what is weaker")]
+pub enum Mutant {
+    WaitBlindWithoutDue,
+    WaitBlind,
+    EchoUnknown,
+    WorkerAndEpochCompared,
+    EpochUncheckedAfterRead,
+    ClaimBehindEnd,
+    EndBlind,
+    LostBlind,
+    ReleasesCounted,
+    LooksCounted,
+    SignalBehindEnd,
+    EpochLost,
+    SubmitOverwrites,
+    CancelPoint,
+    KeyNotScanned,
+    AppendEchoUnknown,
+    NoClaimedEntry,
+    DueClearedAtClaim,
+    ItemFirst,
+    EpochUncheckedOnConflict,
+    JumpToTail,
+    FinishBlind,
+    ReplayLooksFirst,
+    OnceWithoutStarted,
+    UnreadOverCounted,
+    TellAfterItem,
+    SignalWithoutWake,
+    ChildNotSubmittedAgain,
+    ReleaseUnconditional,
+}
+
+/// The rules.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Rules {
+    /// The one deviation.
+    pub mutant: Option<Mutant>,
+}
+
+impl Rules {
+    /// Whether the rules have this deviation.
+    #[must_use]
+    pub fn has(self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    /// [`claim::decide`].
+    #[must_use]
+    pub fn decide(
+        self,
+        job: &Job,
+        me: &SessionId,
+        holder: Holder,
+        news: News,
+        nonce: Nonce,
+        now: Timestamp,
+    ) -> ClaimDecision {
+        let mut decision = claim::decide(job, me, holder, news, nonce, now);
+        if self.has(Mutant::LooksCounted) && decision == ClaimDecision::Acknowledge(NoClaim::NothingNew) {
+            decision = claim::decide(job, me, holder, News::Something, nonce, now);
+        }
+        if let ClaimDecision::Claim(claim) = &mut decision {
+            if self.has(Mutant::ReleasesCounted) || self.has(Mutant::LooksCounted) {
+                claim.takeover = true;
+            }
+            if self.has(Mutant::DueClearedAtClaim) {
+                claim.write.progress.due = None;
+            }
+        }
+        decision
+    }
+
+    /// A write of the item by its holder.
+    #[must_use]
+    pub fn item_write(self, mut write: JobWrite, is_wait: bool) -> JobWrite {
+        if is_wait && (self.has(Mutant::WaitBlind) || self.has(Mutant::WaitBlindWithoutDue)) {
+            write.wakes = None;
+        }
+        if is_wait && self.has(Mutant::WaitBlindWithoutDue) {
+            write.progress.due = None;
+        }
+        if !is_wait && self.has(Mutant::FinishBlind) {
+            write.wakes = None;
+        }
+        let is_release = !matches!(write.progress.state, longhaul_engine::JobState::Processing { .. });
+        if self.has(Mutant::EpochLost) && is_release {
+            write.progress.epoch = Epoch::default();
+        }
+        write
+    }
+
+    /// [`append::after_read`]; `again` when the look follows a conflict.
+    #[must_use]
+    pub fn after_read(self, journal: &Journal, epoch: Epoch, again: bool) -> AfterRead {
+        match append::after_read(journal, epoch) {
+            AfterRead::Stop(_) if self.has(Mutant::EpochUncheckedAfterRead) => AfterRead::Claim,
+            AfterRead::Repair(_) if self.has(Mutant::ClaimBehindEnd) && again => AfterRead::Claim,
+            after => after,
+        }
+    }
+
+    /// [`append::on_conflict`].
+    #[must_use]
+    pub fn on_conflict(self, epoch: Epoch, nonce: Nonce, found: &Batch) -> OnConflict {
+        match append::on_conflict(epoch, nonce, found) {
+            OnConflict::Own if self.has(Mutant::AppendEchoUnknown) => OnConflict::Reconsider,
+            OnConflict::Stop(Stop::Fenced { .. }) if self.has(Mutant::EpochUncheckedOnConflict) => {
+                OnConflict::Reconsider
+            }
+            on_conflict => on_conflict,
+        }
+    }
+
+    /// [`append::next_move`].
+    #[must_use]
+    pub fn next_move(self, journal: &Journal) -> NextMove {
+        match append::next_move(journal) {
+            NextMove::End(Ending::Cancelled { .. }) if self.has(Mutant::CancelPoint) => NextMove::Drive,
+            next => next,
+        }
+    }
+
+    /// [`append::ending`].
+    #[must_use]
+    pub fn ending(self, journal: &Journal, wanted: &Ending) -> Ending {
+        if self.has(Mutant::EndBlind) { wanted.clone() } else { append::ending(journal, wanted) }
+    }
+
+    /// [`claim::died_unread`].
+    #[must_use]
+    pub fn died_unread(self, attempts: u32, claims_written: u32) -> bool {
+        claim::died_unread(attempts, if self.has(Mutant::UnreadOverCounted) { 0 } else { claims_written })
+    }
+
+    /// Whether a request's key was taken in before.
+    #[must_use]
+    pub fn has_key(self, journal: &Journal, kind: KeyKind, key: &SignalKey) -> bool {
+        !self.has(Mutant::KeyNotScanned) && journal.has_key(kind, key)
+    }
+
+    /// Whether a request may not enter any more.
+    #[must_use]
+    pub fn is_over(self, journal: &Journal) -> bool {
+        !self.has(Mutant::SignalBehindEnd) && journal.ending().is_some()
+    }
+}
