@@ -136,6 +136,18 @@ pub(crate) fn turns(messages: &[Message]) -> (Vec<&Message>, Vec<Turn<'_>>) {
     (instructions, turns)
 }
 
+/// Turns as a format writes them. One that came out empty is left out, and what then stands side by side becomes one.
+pub(crate) fn alternating(turns: impl IntoIterator<Item = (&'static str, Vec<Value>)>) -> Vec<Value> {
+    let mut merged: Vec<(&'static str, Vec<Value>)> = Vec::new();
+    for (role, content) in turns.into_iter().filter(|(_, content)| !content.is_empty()) {
+        match merged.last_mut() {
+            Some((last, said)) if *last == role => said.extend(content),
+            Some(_) | None => merged.push((role, content)),
+        }
+    }
+    merged.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
+}
+
 /// A call's id in the letters that every provider takes. Other servers make up ids with dots and colons.
 pub(crate) fn wire_id(id: &str) -> String {
     id.chars().map(|letter| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' }).collect()

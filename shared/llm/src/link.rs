@@ -57,6 +57,8 @@ impl Link {
 
     fn with_key_in(mut self, name: HeaderName, text: &str) -> Result<Self, ModelError> {
         if !self.key.reveal().is_empty() {
+            // By itself: behind `Bearer`, a blank at its beginning would not be noticed.
+            header_value("the API key", self.key.reveal())?;
             let mut value = header_value("the API key", text)?;
             value.set_sensitive(true);
             self.headers.insert(name, value);
@@ -183,7 +185,7 @@ pub(crate) fn header_value(what: &str, text: &str) -> Result<HeaderValue, ModelE
         let message = format!("{what} cannot stand in a header: visible ASCII and inner blanks only, no line ends");
         ModelError::new(ModelErrorKind::Invalid, message)
     };
-    if text.trim() != text || text.contains('\t') {
+    if text.trim() != text || text.contains('\t') || !text.is_ascii() {
         return Err(invalid());
     }
     HeaderValue::from_str(text).map_err(|error| invalid().with_source(error))

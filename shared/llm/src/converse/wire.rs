@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::wire_arguments;
-use crate::blocks::{Block, Turn, inline_data, of_message, spoken_result, turns, wire_id};
+use crate::blocks::{Block, Turn, alternating, inline_data, of_message, spoken_result, turns, wire_id};
 use crate::error::{ModelError, ModelErrorKind};
 use crate::message::{Message, Part, Role};
 use crate::model::{ModelRequest, ResponseFormat, ToolChoice};
@@ -22,10 +22,8 @@ pub(super) fn request_body(request: &ModelRequest, origin: &str, form: Form) -> 
     let (instructions, turns) = turns(&request.messages);
     let mut body = Map::new();
     let mut system: Vec<Value> = instructions.iter().filter_map(|message| text_block(&message.text())).collect();
-    let mut messages = Vec::new();
-    for turn in &turns {
-        messages.extend(wire_turn(turn, origin)?);
-    }
+    let turns = turns.iter().map(|turn| wire_turn(turn, origin)).collect::<Result<Vec<_>, _>>()?;
+    let mut messages = alternating(turns);
     if form.prompt_cache {
         // One mark behind the instructions and one behind everything: each step of a long job reads what the one before
         // it wrote.
@@ -103,21 +101,19 @@ fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({"text": text}))
 }
 
-fn wire_turn(turn: &Turn<'_>, origin: &str) -> Result<Option<Value>, ModelError> {
-    let (role, content) = match turn {
+fn wire_turn(turn: &Turn<'_>, origin: &str) -> Result<(&'static str, Vec<Value>), ModelError> {
+    match turn {
         Turn::Assistant(message) => {
-            ("assistant", of_message(message, origin).into_iter().filter_map(assistant_block).collect())
+            Ok(("assistant", of_message(message, origin).into_iter().filter_map(assistant_block).collect()))
         }
         Turn::User(said) => {
             let mut content = Vec::new();
             for message in said {
                 content.extend(said_blocks(message, origin)?);
             }
-            ("user", content)
+            Ok(("user", content))
         }
-    };
-    let content: Vec<Value> = content;
-    Ok((!content.is_empty()).then(|| json!({"role": role, "content": content})))
+    }
 }
 
 fn assistant_block(block: Block) -> Option<Value> {

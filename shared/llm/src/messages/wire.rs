@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::arguments::wire_arguments;
-use crate::blocks::{Block, Turn, inline_data, of_message, spoken_result, turns, wire_id};
+use crate::blocks::{Block, Turn, alternating, inline_data, of_message, spoken_result, turns, wire_id};
 use crate::error::{ModelError, ModelErrorKind};
 use crate::message::{Message, Part, Role};
 use crate::model::{ModelRequest, ResponseFormat, ToolChoice};
@@ -28,7 +28,7 @@ pub(super) fn request_body(request: &ModelRequest, origin: &str, form: Form) -> 
     if !system.is_empty() {
         body.insert("system".to_owned(), Value::Array(system));
     }
-    let messages: Vec<Value> = turns.iter().filter_map(|turn| wire_turn(turn, origin)).collect();
+    let messages = alternating(turns.iter().map(|turn| wire_turn(turn, origin)));
     body.insert("messages".to_owned(), Value::Array(messages));
     if !request.tools.is_empty() {
         let tools = request
@@ -72,14 +72,13 @@ fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
 }
 
-fn wire_turn(turn: &Turn<'_>, origin: &str) -> Option<Value> {
-    let (role, content): (_, Vec<Value>) = match turn {
+fn wire_turn(turn: &Turn<'_>, origin: &str) -> (&'static str, Vec<Value>) {
+    match turn {
         Turn::Assistant(message) => {
             ("assistant", of_message(message, origin).into_iter().filter_map(assistant_block).collect())
         }
         Turn::User(said) => ("user", said.iter().flat_map(|message| said_blocks(message, origin)).collect()),
-    };
-    (!content.is_empty()).then(|| json!({"role": role, "content": content}))
+    }
 }
 
 fn assistant_block(block: Block) -> Option<Value> {

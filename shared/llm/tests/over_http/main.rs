@@ -3,6 +3,13 @@
 // Reason: a test fails by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::string_slice)]
 
+mod across;
+mod background;
 mod calls;
+mod configuration;
+mod fallback;
 mod faults;
+mod faults_of_blocks;
+mod golden;
 mod server;
+mod wires;

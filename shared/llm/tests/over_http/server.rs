@@ -58,6 +58,7 @@ impl Answer {
 /// A request as the server saw it.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
+    pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) headers: axum::http::HeaderMap,
     /// Whose connection it came over.
@@ -141,6 +142,7 @@ async fn answer(
     let (parts, body) = request.into_parts();
     let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     script.seen.lock().unwrap().push(Seen {
+        method: parts.method.to_string(),
         path: parts.uri.path().to_owned(),
         headers: parts.headers,
         peer,
