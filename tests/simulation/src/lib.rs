@@ -17,4 +17,5 @@ pub mod agents;
 pub mod audit;
 pub mod far_end;
 pub mod jobs;
+pub mod seeds;
 pub mod turns;

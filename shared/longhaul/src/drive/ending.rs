@@ -10,7 +10,7 @@ use longhaul_engine::claim::At;
 use longhaul_engine::ids::{Seq, SignalKey};
 use longhaul_engine::job::{Job, Progress, Totals};
 use longhaul_engine::journal::Ending;
-use longhaul_engine::{Journal, Timestamp, wait};
+use longhaul_engine::{JobId, Journal, Timestamp, wait};
 
 use super::journaling::Appended;
 use super::{DriveError, Handled, Holding, Invocation};
@@ -46,7 +46,7 @@ impl<S: Store> Invocation<'_, S> {
         journal: &mut Journal,
         ending: Ending,
     ) -> Result<Handled, DriveError> {
-        self.tell(holding, journal, &ending).await?;
+        self.tell_all(holding, journal, &ending).await?;
         loop {
             let at = At::of(journal, self.clock.now());
             let write = holding.held.finish(fresh_nonce(), &ending, &at);
@@ -97,7 +97,7 @@ impl<S: Store> Invocation<'_, S> {
     }
 
     /// Tells everyone who must know of the end: the dead-letter queue, the parent, the children left behind.
-    async fn tell(&self, holding: &Holding, journal: &Journal, ending: &Ending) -> Result<(), DriveError> {
+    async fn tell_all(&self, holding: &Holding, journal: &Journal, ending: &Ending) -> Result<(), DriveError> {
         if let Ending::Failed { failure } = ending {
             let job = self.as_job(holding, journal.next(), *journal.totals());
             self.store.dead_letter(&job, failure).await?;
@@ -106,7 +106,9 @@ impl<S: Store> Invocation<'_, S> {
         for child in journal.open_children() {
             let reference = JobRef { tenant: holding.reference.tenant.clone(), job: child };
             let by = format!("job:{}", holding.reference.job);
-            let Ok(key) = format!("parent-ended:{}", holding.reference.job).parse::<SignalKey>() else { continue };
+            // With the replays: a child that was cancelled once and goes on since is cancelled again.
+            let key = format!("parent-ended:{}:{}", holding.reference.job, journal.replays());
+            let Ok(key) = key.parse::<SignalKey>() else { continue };
             let reason = Some("the job that waited for it has ended".to_owned());
             known(outside::cancel(self.store, &reference, key, by, reason, self.clock.now()).await.map(|_| ()))?;
         }
@@ -121,14 +123,25 @@ impl<S: Store> Invocation<'_, S> {
         totals: &Totals,
     ) -> Result<(), DriveError> {
         let Some(parent) = &holding.order.parent else { return Ok(()) };
-        let child = holding.reference.job;
+        let reference = JobRef { tenant: holding.reference.tenant.clone(), job: parent.job };
+        self.tell(holding.reference.job, &reference, replays, ending, totals).await
+    }
+
+    /// Tells a parent how its child has ended that was replayed so often.
+    pub(super) async fn tell(
+        &self,
+        child: JobId,
+        parent: &JobRef,
+        replays: u32,
+        ending: &Ending,
+        totals: &Totals,
+    ) -> Result<(), DriveError> {
         let (Ok(signal), Ok(key)) = (end_signal(child), format!("child:{child}:{replays}").parse::<SignalKey>()) else {
             return Ok(());
         };
-        let reference = JobRef { tenant: holding.reference.tenant.clone(), job: parent.job };
         let payload = told(ending, totals);
         let by = format!("job:{child}");
-        let sent = outside::signal(self.store, &reference, signal, key, payload, by, self.clock.now()).await;
+        let sent = outside::signal(self.store, parent, signal, key, payload, by, self.clock.now()).await;
         known(sent.map(|_| ()))
     }
 
@@ -193,7 +206,7 @@ impl<S: Store> Invocation<'_, S> {
 }
 
 /// A relative that is gone or has ended needs no telling.
-fn known(told: Result<(), OutsideError>) -> Result<(), DriveError> {
+pub(super) fn known(told: Result<(), OutsideError>) -> Result<(), DriveError> {
     match told {
         Ok(())
         | Err(

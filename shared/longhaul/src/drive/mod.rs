@@ -2,6 +2,7 @@
 //!
 //! Every decision is the engine's; this module carries it out against a [`Store`].
 
+mod children;
 mod claiming;
 mod ending;
 mod journaling;

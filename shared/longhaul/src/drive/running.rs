@@ -207,9 +207,14 @@ impl<S: Store> Invocation<'_, S> {
             }
         };
         if let Some((order, done)) = submission {
+            let child = order.id;
             let submitted = agent.beside(outside::submit(self.store, *order)).await;
             if let Some(failure) = child_submitted(submitted)? {
                 return Ok(Verdict::End(Ending::Failed { failure }));
+            }
+            let replayed = Some(shared.journal.borrow().clone()).filter(|journal| journal.replays() > 0);
+            if let Some(journal) = replayed {
+                agent.beside(self.rejoin(holding, &journal, child)).await?;
             }
             // A receiver that is gone has been dropped by the author's code; the child goes on by itself.
             let _ = done.send(());

@@ -1,0 +1,136 @@
+//! Jobs with children.
+
+use std::time::Duration;
+
+use longhaul::engine::entry::Edit;
+use longhaul::engine::{AgentRef, Job, JobId, JobState};
+use longhaul::store::JobRef;
+use longhaul::{Ctx, Error, ErrorClass, Registry, StepError, outside};
+use longhaul_sim::Sim;
+use longhaul_sim::workshop::Workshop;
+use serde_json::{Value, json};
+
+use crate::ground::result;
+
+#[tokio::test(start_paused = true)]
+async fn children_are_jobs_of_their_own_and_are_joined() {
+    let mut registry = Registry::default();
+    let child = AgentRef { name: "child".parse().unwrap(), version: 1 };
+    registry
+        .add("agent", 1, async move |ctx: &mut Ctx, items: Vec<i64>| {
+            ctx.fan_out("review", &items, async |ctx, item| {
+                match ctx.child::<i64>("child", child.clone(), *item).await {
+                    Ok(result) => Ok(result),
+                    Err(Error::Step(failure)) => Ok(if failure.class == ErrorClass::Invalid { -1 } else { -2 }),
+                    Err(other) => Err(other),
+                }
+            })
+            .await
+        })
+        .unwrap();
+    registry
+        .add("child", 1, async |ctx: &mut Ctx, item: i64| {
+            ctx.sleep("pause", Duration::from_secs(30)).await?;
+            ctx.step("square", async || match item {
+                13 => Err(StepError::new(ErrorClass::Invalid, "13 is not reviewed")),
+                _ => Ok(item * item),
+            })
+            .await
+        })
+        .unwrap();
+    let workshop = Workshop::new(Sim::faultless(), registry);
+    workshop
+        .run(3, async {
+            let job = workshop.submit(workshop.order("agent", json!([2, 13, 5]))).await;
+            assert_eq!(result(&workshop, &job).await, json!([4, -1, 25]));
+            assert_eq!(workshop.sim.snapshot().jobs.len(), 4);
+        })
+        .await;
+}
+
+/// A parent that waits for one child, which fails until it is mended, takes its time, or both.
+fn family() -> Registry {
+    let mut registry = Registry::default();
+    let child = AgentRef { name: "child".parse().unwrap(), version: 1 };
+    registry
+        .add("agent", 1, async move |ctx: &mut Ctx, input: Value| ctx.child::<u64>("child", child.clone(), input).await)
+        .unwrap();
+    registry
+        .add("child", 1, async |ctx: &mut Ctx, input: Value| {
+            ctx.sleep("pause", Duration::from_secs(100)).await?;
+            ctx.step("work", async || match input["mended"] == json!(true) {
+                true => Ok(7),
+                false => Err(StepError::new(ErrorClass::Invalid, "not mended")),
+            })
+            .await
+        })
+        .unwrap();
+    registry
+}
+
+async fn replay(workshop: &Workshop, job: &JobRef, key: &str, input: Option<Value>) {
+    let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+    let edit = Edit { input, budget: None };
+    let replayed = outside::replay(&store, job, key.parse().unwrap(), "bob".into(), None, edit, now).await;
+    assert!(replayed.unwrap().seq.is_some());
+}
+
+/// A parent that is opened again does not wait for a child that has nothing more to say.
+#[tokio::test(start_paused = true)]
+async fn a_replayed_parent_hears_of_children_that_ended_while_it_was_closed() {
+    // Whether the parent was cancelled in mid-wait (or its child failed), and whether a person replays the child first.
+    for (cancelled, child_first) in [(true, false), (true, true), (false, true)] {
+        let workshop = Workshop::new(Sim::faultless(), family());
+        workshop
+            .run(2, async {
+                let job = workshop.submit(workshop.order("agent", json!({ "mended": cancelled }))).await;
+                workshop.until(&job, |job| matches!(job.progress.state, JobState::Waiting { .. })).await;
+                if cancelled {
+                    let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+                    outside::cancel(&store, &job, "c".parse().unwrap(), "ada".into(), None, now).await.unwrap();
+                }
+                workshop.ended(&job).await;
+                let other = |id: &&JobId| **id != job.job;
+                let child = *workshop.sim.snapshot().jobs.keys().find(other).unwrap();
+                let child = JobRef { tenant: job.tenant.clone(), job: child };
+                workshop.ended(&child).await;
+                if child_first {
+                    replay(&workshop, &child, "r", Some(json!({ "mended": true }))).await;
+                    workshop.ended(&child).await;
+                }
+                replay(&workshop, &job, "r", None).await;
+                assert_eq!(result(&workshop, &job).await, json!(7), "{cancelled} {child_first}");
+            })
+            .await;
+    }
+}
+
+/// The second end of a parent cancels its child as the first one did.
+#[tokio::test(start_paused = true)]
+async fn a_child_is_cancelled_as_often_as_its_parent_ends() {
+    let workshop = Workshop::new(Sim::faultless(), family());
+    workshop
+        .run(2, async {
+            let job = workshop.submit(workshop.order("agent", json!({ "mended": true }))).await;
+            for (cancel, again) in [("c1", true), ("c2", false)] {
+                let child_waits = || {
+                    let snapshot = workshop.sim.snapshot();
+                    let waits = |it: &Job| matches!(it.progress.state, JobState::Waiting { .. });
+                    snapshot.jobs.len() == 2 && snapshot.jobs.values().all(waits)
+                };
+                while !child_waits() {
+                    workshop.clock.sleep(Duration::from_secs(1)).await;
+                }
+                let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+                outside::cancel(&store, &job, cancel.parse().unwrap(), "ada".into(), None, now).await.unwrap();
+                workshop.ended(&job).await;
+                workshop.clock.sleep(Duration::from_secs(10)).await;
+                let cancelled = |it: &Job| it.progress.state == JobState::Cancelled;
+                assert!(workshop.sim.snapshot().jobs.values().all(cancelled), "{cancel}");
+                if again {
+                    replay(&workshop, &job, "r", None).await;
+                }
+            }
+        })
+        .await;
+}

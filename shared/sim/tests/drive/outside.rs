@@ -1,0 +1,163 @@
+//! What comes from outside: signals, cancels, replays, deployments.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use longhaul::engine::JobState;
+use longhaul::engine::entry::Edit;
+use longhaul::engine::job::Status;
+use longhaul::{Ctx, Error, ErrorClass, Registry, StepError, outside};
+use longhaul_sim::Sim;
+use longhaul_sim::workshop::Workshop;
+use serde_json::{Value, json};
+
+use crate::ground::{Done, failure, registry, result};
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_worth_a_retry_is_a_dead_letter_and_is_mended_and_replayed() {
+    let done = Done::default();
+    let noted = done.clone();
+    let agent = registry(async move |ctx: &mut Ctx, input: Value| {
+        let plan: String = ctx.step("plan", async || Ok(format!("plan {}", noted.note("plan")))).await?;
+        let mended = input["mended"] == json!(true);
+        let body = async || {
+            noted.note("publish");
+            if mended { Ok(()) } else { Err(StepError::new(ErrorClass::Refused, "the model refused")) }
+        };
+        ctx.step("publish", body).await?;
+        Ok(plan)
+    });
+    let workshop = Workshop::new(Sim::faultless(), agent);
+    workshop
+        .run(1, async {
+            let job = workshop.submit(workshop.order("agent", json!({}))).await;
+            let failure = failure(&workshop, &job).await;
+            assert_eq!(failure.class, ErrorClass::Refused);
+            assert_eq!(failure.step.as_ref().map(|step| step.as_str()), Some("1"));
+            let letters = workshop.sim.snapshot().dead_letters;
+            assert_eq!(letters.len(), 1);
+            let edit = Edit { input: Some(json!({"mended": true})), budget: None };
+            let replay = |key: &'static str| {
+                let (store, job, edit) = (workshop.sim.handle(), job.clone(), edit.clone());
+                let now = workshop.clock.now();
+                async move { outside::replay(&store, &job, key.parse().unwrap(), "bob".into(), None, edit, now).await }
+            };
+            assert!(replay("r1").await.unwrap().seq.is_some());
+            assert_eq!(replay("r1").await.unwrap().seq, None, "pressed twice, taken in once");
+            assert_eq!(result(&workshop, &job).await, json!("plan 1"), "the plan was kept");
+            assert!(replay("r2").await.is_err(), "a completed job is not replayed");
+        })
+        .await;
+    assert_eq!(done.read(), BTreeMap::from([("plan".to_owned(), 1), ("publish".to_owned(), 2)]));
+}
+
+/// Waits for a person, with a timeout.
+fn asks_a_person() -> Registry {
+    registry(async |ctx: &mut Ctx, timeout_s: Option<u64>| {
+        let wait = ctx.signal::<String>("approval");
+        let answer = match timeout_s {
+            Some(seconds) => wait.timeout(Duration::from_secs(seconds)).await,
+            None => wait.await,
+        };
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(Error::TimedOut { name }) => Ok(format!("{name} timed out")),
+            Err(other) => Err(other),
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_by_its_signal_or_its_timeout() {
+    // Signal sent after so many seconds (none: never), the wait's timeout, what the agent comes to.
+    let rows = [
+        (Some(0), None, "yes"),
+        (Some(5), None, "yes"),
+        (Some(3_000), None, "yes"),
+        (Some(5), Some(60), "yes"),
+        (None, Some(1), "approval timed out"),
+        (None, Some(60), "approval timed out"),
+        (None, Some(100_000), "approval timed out"),
+        (Some(90), Some(60), "approval timed out"),
+    ];
+    for (sent_after, timeout, expected) in rows {
+        let workshop = Workshop::new(Sim::faultless(), asks_a_person());
+        workshop
+            .run(2, async {
+                let job = workshop.submit(workshop.order("agent", json!(timeout))).await;
+                if let Some(after) = sent_after {
+                    workshop.clock.sleep(Duration::from_secs(after)).await;
+                    let (name, key) = ("approval".parse().unwrap(), "k".parse().unwrap());
+                    let now = workshop.clock.now();
+                    let sent =
+                        outside::signal(&workshop.sim.handle(), &job, name, key, json!("yes"), "ada".into(), now).await;
+                    assert_eq!(sent.is_ok(), expected == "yes", "{sent:?}: refused behind the end");
+                }
+                assert_eq!(result(&workshop, &job).await, json!(expected), "{sent_after:?} {timeout:?}");
+            })
+            .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_ends_a_job_wherever_it_stands() {
+    // An agent that waits, and one in the middle of a long step.
+    let long_step = registry(async |ctx: &mut Ctx, _: Option<u64>| {
+        ctx.step("long", async || {
+            tokio::time::sleep(Duration::from_secs(100)).await;
+            Ok("done".to_owned())
+        })
+        .await
+    });
+    for (name, agent, within_s) in [("waiting", asks_a_person(), 2), ("in mid-step", long_step, 4)] {
+        let workshop = Workshop::new(Sim::faultless(), agent);
+        workshop
+            .run(1, async {
+                let job = workshop.submit(workshop.order("agent", json!(null))).await;
+                workshop.clock.sleep(Duration::from_secs(20)).await;
+                let asked_at = workshop.clock.now();
+                let key = "c".parse().unwrap();
+                outside::cancel(&workshop.sim.handle(), &job, key, "ada".into(), None, asked_at).await.unwrap();
+                let ended = workshop.ended(&job).await;
+                assert_eq!(ended.progress.state, JobState::Cancelled, "{name}");
+                let took = asked_at.until(ended.progress.updated_at);
+                assert!(took <= Duration::from_secs(within_s), "{name}: {took:?}");
+            })
+            .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_that_does_not_match_the_code_blocks_and_goes_on_after_a_fix() {
+    let broken = Rc::new(Cell::new(false));
+    let deployed = Rc::clone(&broken);
+    let agent = registry(async move |ctx: &mut Ctx, _: Value| {
+        let name = if deployed.get() { "other" } else { "first" };
+        let first: u64 = ctx.step(name, async || Ok(1)).await?;
+        let answer: u64 = ctx.signal("go").await?;
+        Ok(first + answer)
+    });
+    let workshop = Workshop::new(Sim::faultless(), agent);
+    workshop
+        .run(1, async {
+            let job = workshop.submit(workshop.order("agent", json!(null))).await;
+            workshop.until(&job, |job| matches!(job.progress.state, JobState::Waiting { .. })).await;
+            broken.set(true);
+            let (name, key) = ("go".parse().unwrap(), "k".parse().unwrap());
+            let now = workshop.clock.now();
+            outside::signal(&workshop.sim.handle(), &job, name, key, json!(2), "ada".into(), now).await.unwrap();
+            let blocked = workshop.until(&job, |job| job.progress.state.status() == Status::Blocked).await;
+            match blocked.progress.state {
+                JobState::Blocked { mismatch } => {
+                    assert_eq!(mismatch.recorded, "step \"first\"");
+                    assert_eq!(mismatch.attempted, "step \"other\"");
+                }
+                other => panic!("{other:?}"),
+            }
+            broken.set(false);
+            assert_eq!(result(&workshop, &job).await, json!(3));
+        })
+        .await;
+}

@@ -1,0 +1,408 @@
+//! Worlds by seed: jobs of every kind, in which everything goes wrong at once.
+//!
+//! A seed draws the faults of store, queue and far end, deaths and standstills of workers, wrong clocks, deployments in
+//! mid-run, and what people do: approve, reject, cancel, mend and replay, also from an earlier step.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use longhaul::engine::entry::Edit;
+use longhaul::engine::ids::{Seq, SignalKey};
+use longhaul::engine::journal::{Ending, KeyKind};
+use longhaul::engine::{Entry, JobId, Journal, StepKey};
+use longhaul::outside::{self, OutsideError, TakenIn};
+use longhaul::store::JobRef;
+use longhaul_sim::workshop::{Skew, Workshop, killed};
+use longhaul_sim::{CallFaults, Faults, Moment, QueueFaults, Sim, Snapshot};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
+
+use crate::agents::{Deployed, registry};
+use crate::audit::{Acknowledged, Evidence, audit};
+use crate::far_end::{FarEnd, Manners};
+use crate::jobs::{Kind, SETTLING, Says, order};
+use crate::turns::{End, run, virtually};
+
+/// How much a clock may be wrong.
+const SKEW_MAX_SECONDS: u64 = 90;
+
+/// What a seed comes to.
+#[derive(Debug)]
+pub struct Ended {
+    /// What happened, one line each; empty unless it was asked for.
+    pub trace: Vec<String>,
+    /// What is stored.
+    pub snapshot: Snapshot,
+    /// How often the far end was asked, by key.
+    pub asked: BTreeMap<String, u32>,
+    acknowledged: Vec<Acknowledged>,
+    deaths: u64,
+    jobs: Vec<(JobId, Kind)>,
+}
+
+/// What people do with one job.
+#[derive(Debug, Clone)]
+struct Person {
+    after: Duration,
+    says: Says,
+    cancels: bool,
+    replays: Vec<Replay>,
+}
+
+/// One replay of a job that has ended without a result.
+#[derive(Debug, Clone, Copy)]
+struct Replay {
+    after: Duration,
+    /// From how far into the journal, in thousandths; the last good step when absent.
+    from_permille: Option<u64>,
+    mends: bool,
+}
+
+/// What is deployed in mid-run, and for how long.
+#[derive(Debug, Clone, Copy)]
+struct Deployment {
+    deployed: Deployed,
+    after: Duration,
+    lasts: Duration,
+}
+
+/// Everything that a seed draws.
+#[derive(Debug, Clone)]
+struct Plan {
+    faults: Faults,
+    manners: Manners,
+    invocation: Duration,
+    workers: usize,
+    deaths_upto: u64,
+    freezes_upto: u64,
+    skewed: bool,
+    jobs: Vec<(Kind, Person)>,
+    deployment: Option<Deployment>,
+}
+
+fn up_to(dice: &mut StdRng, max: u32) -> u32 {
+    if dice.random_bool(0.5) { 0 } else { dice.random_range(0..max) }
+}
+
+fn seconds(dice: &mut StdRng, range: std::ops::Range<u64>) -> Duration {
+    Duration::from_secs(dice.random_range(range))
+}
+
+impl Plan {
+    fn of(seed: u64) -> Self {
+        let dice = &mut StdRng::seed_from_u64(seed);
+        let faults = Faults {
+            calls: CallFaults {
+                fail_before_permille: up_to(dice, 60),
+                fail_after_permille: up_to(dice, 60),
+                repeat_permille: up_to(dice, 200),
+                late_permille: up_to(dice, 40),
+                late_max: seconds(dice, 1..90),
+                latency: Duration::ZERO..=Duration::from_millis(dice.random_range(0..400)),
+            },
+            queue: QueueFaults {
+                lose_permille: up_to(dice, 200),
+                duplicate_permille: up_to(dice, 300),
+                delay_max: seconds(dice, 0..40),
+                visibility: seconds(dice, 30..900),
+            },
+        };
+        let manners = Manners {
+            latency_max: Duration::from_millis(dice.random_range(1..20_000)),
+            answer_lost_permille: up_to(dice, 50),
+            turned_away_permille: up_to(dice, 50),
+        };
+        let jobs = (0..dice.random_range(2..5)).map(|_| (kind(dice), person(dice))).collect();
+        let deployment = dice.random_bool(0.4).then(|| Deployment {
+            deployed: if dice.random_bool(0.5) { Deployed::OtherVersions } else { Deployed::Changed },
+            after: seconds(dice, 0..120),
+            lasts: seconds(dice, 10..1_800),
+        });
+        Self {
+            faults,
+            manners,
+            invocation: seconds(dice, 20..900),
+            workers: dice.random_range(2..5),
+            // Bounded, so that the world comes to rest.
+            deaths_upto: dice.random_range(0..8),
+            freezes_upto: up_to(dice, 8).into(),
+            skewed: dice.random_bool(0.4),
+            jobs,
+            deployment,
+        }
+    }
+}
+
+fn kind(dice: &mut StdRng) -> Kind {
+    match dice.random_range(0..10) {
+        0 => Kind::Research,
+        1 => Kind::Compliance { approve: false },
+        2 => Kind::Compliance { approve: true },
+        3 => Kind::Steps { fails: false },
+        4 => Kind::Steps { fails: true },
+        5 => Kind::Parent,
+        6 => Kind::Mended,
+        _ => Kind::Everything { flaky: dice.random_range(0..3) },
+    }
+}
+
+fn person(dice: &mut StdRng) -> Person {
+    let says = match dice.random_range(0..10) {
+        0..6 => Says::Yes,
+        6..8 => Says::No,
+        _ => Says::Nothing,
+    };
+    let replays = (0..dice.random_range(0..3)).map(|_| Replay {
+        after: seconds(dice, 0..300),
+        from_permille: dice.random_bool(0.4).then(|| dice.random_range(0..1_000)),
+        mends: dice.random_bool(0.8),
+    });
+    let replays = replays.collect();
+    Person { after: seconds(dice, 0..240), says, cancels: dice.random_bool(0.2), replays }
+}
+
+/// Runs the world of a seed and writes its trace down if that is asked for.
+///
+/// # Panics
+/// When a job does not come to an end.
+#[must_use]
+pub fn world(seed: u64, traced: bool) -> Ended {
+    virtually(world_in_time(seed, traced))
+}
+
+async fn world_in_time(seed: u64, traced: bool) -> Ended {
+    let plan = Plan::of(seed);
+    let far_end = FarEnd::new(seed, plan.manners);
+    let sim = Sim::new(seed, plan.faults.clone());
+    if traced {
+        sim.record_trace();
+    }
+    let mut workshop = Workshop::new(sim, registry(&far_end, Deployed::Right));
+    workshop.invocation = plan.invocation;
+    // By the seed and the invocation alone, so that they are the same each time.
+    let dice_of = move |what: u64, number: u64| StdRng::seed_from_u64(seed ^ (what << 56) ^ (number << 32));
+    let (deaths_upto, freezes_upto, skewed) = (plan.deaths_upto, plan.freezes_upto, plan.skewed);
+    workshop.crashes = Rc::new(move |invocation| {
+        let dice = &mut dice_of(1, invocation);
+        let moment = if dice.random_bool(0.5) { Moment::Before } else { Moment::After };
+        (invocation < deaths_upto && dice.random_bool(0.6)).then(|| killed(dice.random_range(1..30), moment))
+    });
+    workshop.freezes = Rc::new(move |invocation| {
+        let dice = &mut dice_of(2, invocation);
+        (invocation < freezes_upto && dice.random_bool(0.6)).then(|| (dice.random_range(1..30), seconds(dice, 10..400)))
+    });
+    workshop.skews = Rc::new(move |worker| {
+        let dice = &mut dice_of(3, worker);
+        let by = Duration::from_millis(dice.random_range(0..=SKEW_MAX_SECONDS * 1_000));
+        match (skewed, dice.random_bool(0.5)) {
+            (false, _) => Skew::Ahead(Duration::ZERO),
+            (true, true) => Skew::Ahead(by),
+            (true, false) => Skew::Behind(by),
+        }
+    });
+    let people = async {
+        let submitted = plan.jobs.iter().enumerate().map(async |(number, (kind, person))| {
+            let job = workshop.submit(order(&workshop, *kind, number)).await;
+            let acknowledged = attend(&workshop, &job, *kind, person).await;
+            (job.job, *kind, acknowledged)
+        });
+        let (attended, ()) = tokio::join!(join_all(submitted), deploy(&workshop, &far_end, &plan));
+        workshop.clock.sleep(SETTLING).await;
+        attended
+    };
+    let attended = workshop.run(plan.workers, people).await;
+    let (mut jobs, mut acknowledged) = (Vec::new(), Vec::new());
+    for (job, kind, told) in attended {
+        jobs.push((job, kind));
+        acknowledged.extend(told);
+    }
+    Ended {
+        trace: workshop.sim.trace(),
+        snapshot: workshop.sim.snapshot(),
+        asked: far_end.asked(),
+        acknowledged,
+        deaths: deaths_upto + freezes_upto,
+        jobs,
+    }
+}
+
+/// Deploys other agents for a while.
+async fn deploy(workshop: &Workshop, far_end: &Rc<FarEnd>, plan: &Plan) {
+    let Some(Deployment { deployed, after, lasts }) = plan.deployment else { return };
+    workshop.clock.sleep(after).await;
+    if deployed == Deployed::Changed {
+        // A job that began under the careless change would rightly stay with it.
+        let first = StepKey::at("", 0);
+        let has_begun = |job: JobId| {
+            let batches = workshop.sim.snapshot().journals.remove(&job).unwrap_or_default();
+            Journal::read(batches).is_ok_and(|journal| journal.ending().is_some() || journal.step(&first).is_some())
+        };
+        let of_agent = |snapshot: &Snapshot| -> Vec<JobId> {
+            let everything = snapshot.jobs.values().filter(|job| job.order.agent.name.as_str() == "everything");
+            everything.map(|job| job.order.id).collect()
+        };
+        let expected = plan.jobs.iter().filter(|(kind, _)| matches!(kind, Kind::Everything { .. })).count();
+        loop {
+            let jobs = of_agent(&workshop.sim.snapshot());
+            if jobs.len() == expected && jobs.into_iter().all(has_begun) {
+                break;
+            }
+            workshop.clock.sleep(Duration::from_secs(1)).await;
+        }
+    }
+    workshop.deploy(registry(far_end, deployed));
+    workshop.clock.sleep(lasts).await;
+    workshop.deploy(registry(far_end, Deployed::Right));
+}
+
+/// Does what people do with a job, and waits until it has ended for good.
+async fn attend(workshop: &Workshop, job: &JobRef, kind: Kind, person: &Person) -> Vec<Acknowledged> {
+    let mut acknowledged = Vec::new();
+    workshop.clock.sleep(person.after).await;
+    answer(workshop, job, kind, person.says, "answer", &mut acknowledged).await;
+    if person.cancels {
+        let key: SignalKey = "cancel".parse().unwrap();
+        let taken = until_taken(workshop, async || {
+            let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+            outside::cancel(&store, job, key.clone(), "ada".into(), None, now).await
+        });
+        told(taken.await, job, KeyKind::Cancel, &key, &mut acknowledged);
+    }
+    workshop.ended(job).await;
+    for (number, replay) in person.replays.iter().enumerate() {
+        workshop.clock.sleep(replay.after).await;
+        if replayed(workshop, job, kind, *replay, number, &mut acknowledged).await {
+            // Whatever the job waits for by now, it is said again.
+            answer(workshop, job, kind, Says::Yes, &format!("answer-{number}"), &mut acknowledged).await;
+        }
+        workshop.ended(job).await;
+    }
+    acknowledged
+}
+
+async fn answer(
+    workshop: &Workshop,
+    job: &JobRef,
+    kind: Kind,
+    says: Says,
+    key: &str,
+    acknowledged: &mut Vec<Acknowledged>,
+) {
+    let Some(payload) = kind.answer(says) else { return };
+    let key: SignalKey = key.parse().unwrap();
+    let taken = until_taken(workshop, async || {
+        let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+        let name = "approval".parse().unwrap();
+        outside::signal(&store, job, name, key.clone(), payload.clone(), "ada".into(), now).await
+    });
+    told(taken.await, job, KeyKind::Signal, &key, acknowledged);
+}
+
+/// Replays a job that ended without a result. Whether it was taken in.
+async fn replayed(
+    workshop: &Workshop,
+    job: &JobRef,
+    kind: Kind,
+    replay: Replay,
+    number: usize,
+    acknowledged: &mut Vec<Acknowledged>,
+) -> bool {
+    let key: SignalKey = format!("replay-{number}").parse().unwrap();
+    let from = replay.from_permille.map(|permille| Seq(1 + workshop.journal(job).next().0 * permille / 1_000));
+    let edit = Edit { input: replay.mends.then(|| kind.order(true).1), budget: None };
+    let taken = until_taken(workshop, async || {
+        let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+        outside::replay(&store, job, key.clone(), "bob".into(), from, edit.clone(), now).await
+    });
+    told(taken.await, job, KeyKind::Replay, &key, acknowledged)
+}
+
+/// Asks until there is an answer, as a client does. None: what was asked is not possible any more.
+async fn until_taken(workshop: &Workshop, ask: impl AsyncFn() -> Result<TakenIn, OutsideError>) -> Option<TakenIn> {
+    for _ in 0..1_000 {
+        match ask().await {
+            Ok(taken) => return Some(taken),
+            Err(OutsideError::Ended | OutsideError::NotReplayable) => return None,
+            Err(OutsideError::Store(_)) => workshop.clock.sleep(Duration::from_secs(1)).await,
+            Err(
+                other @ (OutsideError::NoJob
+                | OutsideError::OtherRequest
+                | OutsideError::Full
+                | OutsideError::Journal(_)),
+            ) => panic!("not taken in: {other}"),
+        }
+    }
+    panic!("a store that never answers")
+}
+
+fn told(
+    taken: Option<TakenIn>,
+    job: &JobRef,
+    kind: KeyKind,
+    key: &SignalKey,
+    acknowledged: &mut Vec<Acknowledged>,
+) -> bool {
+    let Some(taken) = taken else { return false };
+    acknowledged.push(Acknowledged { job: job.job, kind, key: key.clone(), seq: taken.seq });
+    true
+}
+
+/// What the shipped agents come to when nothing goes wrong.
+#[derive(Debug)]
+pub struct Clean(BTreeMap<(Kind, Says), End>);
+
+impl Clean {
+    /// Runs each of them once.
+    #[must_use]
+    pub fn run() -> Self {
+        Self(Kind::shipped().into_iter().map(|(kind, says)| ((kind, says), run(kind, says, None).end)).collect())
+    }
+
+    /// Whether a result is one that the agent gives, whatever the person said.
+    fn has(&self, kind: Kind, output: &Value) -> bool {
+        let end = End::Completed(output.clone());
+        self.0.iter().any(|((of, _), clean)| *of == kind && *clean == end)
+    }
+}
+
+/// Reads what a world has come to.
+///
+/// # Errors
+/// The first promise that was broken.
+pub fn verdict(ended: &Ended, clean: &Clean) -> Result<(), String> {
+    let Ended { snapshot, asked, acknowledged, deaths, .. } = ended;
+    audit(&Evidence { snapshot, asked, acknowledged, deaths: *deaths })?;
+    for (job, kind) in &ended.jobs {
+        let batches = snapshot.journals.get(job).cloned().unwrap_or_default();
+        let edited = batches
+            .iter()
+            .flat_map(|batch| &batch.entries)
+            .any(|entry| matches!(entry, Entry::Replayed { edit, .. } if edit.input.is_some()));
+        if let Ok(journal) = Journal::read(batches)
+            && let Some(Ending::Completed { output }) = journal.ending()
+            && !is_right(*kind, output, *job, edited, clean)
+        {
+            return Err(format!("job {job}: {kind:?} came to {output}"));
+        }
+    }
+    Ok(())
+}
+
+fn is_right(kind: Kind, output: &Value, job: JobId, edited: bool, clean: &Clean) -> bool {
+    match kind {
+        Kind::Research | Kind::Compliance { .. } | Kind::Steps { fails: false } => clean.has(kind, output),
+        Kind::Steps { fails: true } => edited && clean.has(kind, output),
+        Kind::Mended => edited && *output == json!("plan"),
+        Kind::Parent => *output == json!([4, -1, 25]),
+        Kind::Everything { .. } => {
+            let answers = [json!("yes"), json!("no"), json!("the wait \"approval\" timed out")];
+            output["read"] == json!([10, 20, 30])
+                && output["paid"].is_boolean()
+                && answers.contains(&output["answer"])
+                && output["url"] == json!(format!("published/{job}"))
+        }
+    }
+}
