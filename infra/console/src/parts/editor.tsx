@@ -33,7 +33,7 @@ export function Diff({ before, after, what }: { before: string; after: string; w
   const [changes, setChanges] = useState<Change[]>([]);
   useEffect(() => {
     let wanted = true;
-    void import("diff").then(({ diffLines }) => wanted && setChanges(diffLines(before, after)));
+    void import("diff").then(({ diffJson }) => wanted && setChanges(diffJson(before, after)));
     return () => {
       wanted = false;
     };

@@ -156,16 +156,16 @@ function Row({ step, scale, to, job, forgotten, onReplayFrom }: {
   const tries = step.attempts.length > 1 ? plural(step.attempts.length, "attempt") : "";
   return (
     <li class={`step ${step.state} ${forgotten ? "forgotten" : ""}`}>
-      <button
-        type="button" class="step-row" aria-expanded={open} onClick={() => setOpen(!open)}
-        aria-label={[`${step.name}:`, said(step, to), took && `in ${took}`, tries, forgotten && "forgotten by a replay"].filter(Boolean).join(" ")}
-      >
+      <button type="button" class="step-row" aria-expanded={open} onClick={() => setOpen(!open)}>
         <span class="step-name">
           {step.branch && <span class="branch">{step.branch.index + 1}/{step.branch.of}</span>}
           <span class="name">{step.name}</span>
-          {tries && <span class="tries">{step.attempts.length}×</span>}
+          {tries && <span class="tries" aria-hidden="true">{step.attempts.length}×</span>}
+          <span class="hidden">
+            {[said(step, to), tries, forgotten && "forgotten by a replay", took && "took"].filter(Boolean).join(", ")}
+          </span>
         </span>
-        <span class="track">
+        <span class="track" aria-hidden="true">
           {step.waits.map((wait, at) => (
             <Bar key={`w${at}`} scale={scale} from={wait.from} to={wait.to ?? to} kind="waiting" />
           ))}
