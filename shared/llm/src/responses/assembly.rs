@@ -316,7 +316,8 @@ fn call_block(mut fields: Map<String, Value>, made_up: &mut usize) -> Block {
     }
     fields.remove("type");
     let arguments = arguments(written.clone());
-    if wire_arguments(&arguments).to_string() != written {
+    let written_anew = wire_arguments(&arguments).to_string();
+    if written_anew != written {
         fields.insert("arguments".to_owned(), json!(written));
     }
     Block::Call { call: ToolCall { id, name, arguments }, rest: fields }

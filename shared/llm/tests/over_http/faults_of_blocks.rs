@@ -260,6 +260,7 @@ async fn stop_reasons_have_meanings() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 async fn errors_of_each_format_have_classes() {
     let wait = Some(Duration::from_secs(3));
     let anthropic = |kind: &str, message: &str| json!({"type": "error", "error": {"type": kind, "message": message}});
