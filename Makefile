@@ -1,5 +1,5 @@
 # The few commands of this project. CONTRIBUTING.md says when to use which.
-.PHONY: demo check test test-models tools bench fmt lint docs licences ci
+.PHONY: demo check test test-models test-browser console tools bench fmt lint docs licences ci
 
 # Tools that are no crates of ours, installed at pinned versions into the target folder.
 TOOLS := target/tools
@@ -9,6 +9,9 @@ LLMOCK := $(TOOLS)/bin/llmock
 AIMOCK := $(TOOLS)/npm/node_modules/@copilotkit/aimock/dist/cli.js
 # The machine's own Node.js, or where there is none, one from PyPI.
 NPM := $(shell command -v npm || echo $(TOOLS)/bin/npm)
+
+# What the console, its client and their tests are made with, in the versions of the lock file.
+JAVASCRIPT := node_modules/.package-lock.json
 
 # A long agent job on this machine, without an account.
 demo:
@@ -59,6 +62,23 @@ test-models: $(LLMOCK) $(AIMOCK)
 test: $(LLMOCK) $(AIMOCK)
 	cargo build --workspace --bins --examples
 	cargo test --workspace
+	$(MAKE) test-browser
+
+# The JavaScript side: the client against a scripted server, the console's parts, and what people do with it in a real
+# browser with a real stack behind it. Screenshots are left in target/browser.
+test-browser: $(JAVASCRIPT)
+	tests/browser/need-chromium
+	cargo build --bin longhaul
+	PATH="$$PATH:$(abspath $(TOOLS))/bin" $(NPM) run check -w clients/js -w infra/console
+	PATH="$$PATH:$(abspath $(TOOLS))/bin" $(NPM) test -w clients/js -w infra/console -w tests/browser
+
+# Builds the console into functions/api/console, where it is kept: who builds the functions needs no Node.js.
+console: $(JAVASCRIPT)
+	PATH="$$PATH:$(abspath $(TOOLS))/bin" $(NPM) run build -w infra/console
+
+$(JAVASCRIPT): package-lock.json | $(NPM)
+	PATH="$$PATH:$(abspath $(TOOLS))/bin" $(NPM) ci --no-audit --no-fund --loglevel=error
+	touch $@
 
 # Measurements in release: submit latency, start and memory of the functions. One JSON line each.
 bench:

@@ -71,6 +71,7 @@ for (const [look, options] of Object.entries(LOOKS)) {
         await page.getByRole("button", { name: /^step 6 failed/ }).click();
         await page.locator(".diff .added").first().waitFor();
       }
+      await page.evaluate(() => scrollTo(0, 0));
       await page.waitForTimeout(250);
       await page.screenshot({ path: join(SHOTS, `${name}-${look}.png`), fullPage: name !== "research" });
       const width = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);

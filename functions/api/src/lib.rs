@@ -6,6 +6,7 @@
 
 mod agents;
 mod answer;
+mod console;
 mod extract;
 mod frame;
 mod pages;

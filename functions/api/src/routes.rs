@@ -18,6 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::answer::Refused;
+use crate::console;
 use crate::frame;
 use crate::service::Service;
 
@@ -78,6 +79,7 @@ pub fn router(service: Service) -> Router {
     let called = called.route_layer(middleware::from_fn_with_state(service.clone(), frame::authenticate));
     Router::new()
         .merge(called)
+        .merge(console::routes())
         .route("/healthz", axum::routing::get(plain::health))
         .route("/openapi.json", axum::routing::get(plain::description))
         .fallback(unknown_route)

@@ -1,6 +1,6 @@
 /** The fields of a form that a JSON Schema describes. */
 import type { Field } from "../story/form.ts";
-import { shown } from "../story/form.ts";
+import { shown, takesText } from "../story/form.ts";
 
 export function FieldInput({ field, text, fault, onText }: {
   field: Field; text: string; fault?: string; onText: (text: string) => void;
@@ -60,7 +60,7 @@ function bounds({ schema, kind }: Field): string {
     if (schema.minimum !== undefined) return `At least ${schema.minimum}.`;
     if (schema.maximum !== undefined) return `At most ${schema.maximum}.`;
   }
-  if (kind === "json") return "As JSON.";
+  if (kind === "json") return takesText(schema) ? "As a text, or as JSON." : "As JSON.";
   return "";
 }
 

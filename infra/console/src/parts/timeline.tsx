@@ -5,7 +5,7 @@ import { duration, exact, moment, plural } from "../format.ts";
 import { api } from "../session.ts";
 import { endOf, type Attempt, type Step, type Story, type Wait } from "../story/fold.ts";
 import { scaleOf, type Scale } from "../story/scale.ts";
-import type { Failure, Job, Journal } from "../wire.ts";
+import { isOver, type Failure, type Job, type Journal } from "../wire.ts";
 import { Act, Fault, JobLink } from "./common.tsx";
 import { Value } from "./value.tsx";
 
@@ -24,7 +24,9 @@ export function Timeline({ story, job, onReplayFrom }: Props) {
   const [shown, setShown] = useState(ROWS_SHOWN);
   const from = Math.min(Date.parse(job.submitted_at), story.firstAt ?? Infinity);
   const works = job.status === "PROCESSING" && !story.ended;
-  const to = story.ended ? (story.lastAt ?? from) : Math.max(now.value, story.lastAt ?? from);
+  // The job's own end may be known before the last events have come.
+  const end = isOver(job.status) ? Date.parse(job.updated_at) : now.value;
+  const to = story.ended ? (story.lastAt ?? from) : Math.max(end, story.lastAt ?? from);
   const steps = [...story.forgotten, ...story.steps].sort((a, b) => a.startedAt - b.startedAt || a.position - b.position);
   const forgotten = new Set(story.forgotten);
   const busy = steps.flatMap((step) => step.attempts.map((one): [number, number] => [one.startedAt, one.endedAt]));

@@ -126,14 +126,17 @@ export function read(field: Field, text: string): Read {
   }
 }
 
+/** Whether a plain text may stand for a value. */
+export const takesText = (schema: Schema) =>
+  [schema, ...(schema.anyOf ?? []), ...(schema.oneOf ?? [])].some((one) => typeOf(one) === "string");
+
 /** JSON, or a plain text where the schema takes one (the path of a file, say). */
 function readJson(schema: Schema, text: string): Read {
   try {
     return { value: JSON.parse(text) };
   } catch (error) {
-    const takesText = [schema, ...(schema.anyOf ?? []), ...(schema.oneOf ?? [])].some((one) => typeOf(one) === "string");
     const meansJson = /^\s*[[{"]/.test(text);
-    return takesText && !meansJson ? { value: text.trim() } : { fault: `is no JSON: ${(error as Error).message}` };
+    return takesText(schema) && !meansJson ? { value: text.trim() } : { fault: `is no JSON: ${(error as Error).message}` };
   }
 }
 

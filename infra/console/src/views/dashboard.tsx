@@ -41,7 +41,7 @@ const pick = (buckets: Bucket[], of: (bucket: Bucket) => number | undefined) => 
 function Shown({ found }: { found: Statistics }) {
   const { buckets, latencies } = found;
   const times = buckets.map((bucket) => bucket.at / 1_000);
-  const each = duration(found.bucketMs);
+  const each = duration(found.bucketMs).replace(".0 ", " ");
   const charts: { title: string; lines: Line[]; format: (value: number) => string }[] = [
     {
       title: `Jobs in each ${each}`,

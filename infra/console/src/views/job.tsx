@@ -18,7 +18,7 @@ import { prepare } from "./submit.tsx";
 type WatchState = ReturnType<Longhaul["watch"]>["state"];
 
 /** How often a job that has not ended is asked for: its status changes also without an event. */
-const EVERY_MS = 2_000;
+const EVERY_MS = 1_500;
 /** Events that come together are shown together. */
 const TOGETHER_MS = 60;
 
@@ -67,11 +67,17 @@ function useEvents(id: string): Seen {
   return seen;
 }
 
-/** The job itself, asked for again with each event and while it goes on. */
-function useJob(id: string, position: number) {
+/**
+ * The job itself: asked for again at once when its status may have changed, and with other news now and then, for the
+ * service reads the whole journal to answer.
+ */
+function useJob(id: string, story: Story) {
   const [state, setState] = useState<{ job?: JobView; error?: unknown }>({});
   const [round, setRound] = useState(0);
   const asked = useRef(0);
+  const again = () => setRound((before) => before + 1);
+  const waits = story.steps.filter((step) => step.state === "waiting").length;
+  const turn = `${story.ended} ${story.openings} ${story.notes.length} ${waits} ${story.claims.length}`;
   useEffect(() => {
     const abort = new AbortController();
     asked.current = Date.now();
@@ -80,16 +86,16 @@ function useJob(id: string, position: number) {
       (error) => !abort.signal.aborted && setState((before) => ({ ...before, error })),
     );
     return () => abort.abort();
-  }, [id, position, round]);
+  }, [id, turn, round]);
   const over = state.job !== undefined && isOver(state.job.status);
   useEffect(() => {
     if (over) return;
     const timer = setInterval(() => {
-      if (!document.hidden && Date.now() - asked.current >= EVERY_MS) setRound((before) => before + 1);
+      if (!document.hidden && Date.now() - asked.current >= EVERY_MS) again();
     }, EVERY_MS / 2);
     return () => clearInterval(timer);
   }, [over]);
-  return { ...state, again: () => setRound((before) => before + 1) };
+  return { ...state, again };
 }
 
 export function Job() {
@@ -99,7 +105,7 @@ export function Job() {
 
 function JobOf({ id }: { id: string }) {
   const seen = useEvents(id);
-  const { job, error, again } = useJob(id, seen.story.position);
+  const { job, error, again } = useJob(id, seen.story);
   const [replay, setReplay] = useState<{ from?: number; name?: string } | undefined>(
     route.value.query.has("replay") ? {} : undefined,
   );

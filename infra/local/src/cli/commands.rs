@@ -67,6 +67,7 @@ async fn up(place: &Place, port: u16, websocket_port: u16) -> Result<ExitCode, C
     let stack = Stack::start(crate::stack::StackOptions { api_port: port, websocket_port, ..options }).await?;
     let addresses = stack.addresses();
     let token = stack.issuer().mint(place.tenant.as_str(), "developer", Duration::from_secs(12 * 3_600))?;
+    print(&format!("console     {}/console/#token={token}", addresses.api))?;
     print(&format!("API         {}", addresses.api))?;
     print(&format!("WebSocket   {}", addresses.websocket))?;
     print(&format!("model       {model}"))?;

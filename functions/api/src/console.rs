@@ -1,0 +1,166 @@
+//! The console: files for a browser, carried in the function, so that there is no second service to run.
+//!
+//! They hold nothing that is anybody's and need no token; what they show, they ask of the interface with the token of
+//! whoever looks. Models and tools write what they show, so the browser is told to run no script but ours, to turn no
+//! text into markup unseen, and to talk to nobody but this service.
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use http::header::{
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderName, StatusCode};
+use longhaul_wire::Problem;
+use serde::Serialize;
+
+use crate::answer::{Refused, json, with_header};
+use crate::service::Service;
+
+/// A file of the console as `build.rs` has packed it.
+struct File {
+    name: &'static str,
+    media_type: &'static str,
+    /// Changes with the content.
+    tag: &'static str,
+    /// Whether the content is compressed (gzip, which every browser of the last twenty years reads).
+    packed: bool,
+    content: &'static [u8],
+}
+
+static FILES: &[File] = include!(concat!(env!("OUT_DIR"), "/console.rs"));
+
+/// What the pages are told about this deployment.
+#[derive(Debug, Serialize)]
+struct Settings {
+    /// Where the interface is, seen from the page: one up, whatever stage stands in front.
+    api: &'static str,
+    /// Where the WebSocket is; none: events are asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    websocket: Option<String>,
+    version: &'static str,
+}
+
+/// The console's routes.
+pub(crate) fn routes() -> Router<Service> {
+    Router::new()
+        // Relative, for a stage may stand in front. The fragment, which may hold a token, stays in the browser.
+        .route("/console", get(async || Redirect::temporary("console/")))
+        .route("/console/", get(page))
+        .route("/console/settings.json", get(settings))
+        .route("/console/{file}", get(file))
+}
+
+async fn settings(State(service): State<Service>) -> Response {
+    let websocket = websocket(&service);
+    json(StatusCode::OK, &Settings { api: "../", websocket, version: env!("CARGO_PKG_VERSION") })
+}
+
+async fn page(State(service): State<Service>, headers: HeaderMap, request: Request) -> Response {
+    answer(&service, "index.html", &headers, &request)
+}
+
+async fn file(
+    State(service): State<Service>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    request: Request,
+) -> Response {
+    answer(&service, &name, &headers, &request)
+}
+
+fn answer(service: &Service, name: &str, headers: &HeaderMap, request: &Request) -> Response {
+    let Some(file) = FILES.iter().find(|file| file.name == name) else {
+        return Refused(Problem::UnknownRoute { path: request.uri().path().to_owned() }).into_response();
+    };
+    let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+    let response = if known.is_some_and(|known| known.split(',').any(|tag| tag.trim().trim_start_matches("W/") == file.tag))
+    {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let response = with_header(file.content.into_response(), CONTENT_TYPE, file.media_type);
+        if file.packed { with_header(response, CONTENT_ENCODING, "gzip") } else { response }
+    };
+    let policy = policy(websocket(service).as_deref());
+    let guards: [(HeaderName, &str); 7] = [
+        (ETAG, file.tag),
+        // Asked about each time: names stay the same from one version to the next.
+        (CACHE_CONTROL, "no-cache"),
+        (CONTENT_SECURITY_POLICY, &policy),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ];
+    guards.into_iter().fold(response, |response, (name, value)| with_header(response, name, value))
+}
+
+/// What a page of ours may do. `dompurify` is the one place that turns text into markup.
+fn policy(websocket: Option<&str>) -> String {
+    let websocket = websocket.and_then(origin).map(|origin| format!(" {origin}")).unwrap_or_default();
+    format!(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'{websocket}; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+         trusted-types dompurify"
+    )
+}
+
+/// The address that clients of the WebSocket connect to: the gateway's own, whose management endpoint we are told.
+fn websocket(service: &Service) -> Option<String> {
+    let endpoint = service.store().config().push_endpoint().ok()?;
+    // `http` becomes `ws`, and with it `https` `wss`.
+    endpoint.strip_prefix("http").map(|rest| format!("ws{rest}"))
+}
+
+fn origin(address: &str) -> Option<String> {
+    let url = url::Url::parse(address).ok()?;
+    let host = url.host_str()?;
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    Some(format!("{}://{host}{port}", url.scheme()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn the_policy_names_the_websocket_alone() {
+        for (websocket, wanted) in [
+            (None, "connect-src 'self'; "),
+            (Some("ws://127.0.0.1:4781/live"), "connect-src 'self' ws://127.0.0.1:4781; "),
+            (
+                Some("wss://x.execute-api.eu-west-1.amazonaws.com/live"),
+                "connect-src 'self' wss://x.execute-api.eu-west-1.amazonaws.com; ",
+            ),
+            (Some("no address"), "connect-src 'self'; "),
+        ] {
+            let policy = policy(websocket);
+            assert!(policy.contains(wanted), "{websocket:?}: {policy}");
+            assert!(!policy.contains("unsafe"), "{policy}");
+        }
+    }
+
+    #[test]
+    fn what_the_page_names_is_there() {
+        let page = FILES.iter().find(|file| file.name == "index.html").unwrap();
+        let page = std::str::from_utf8(page.content).unwrap();
+        let named: Vec<&str> = page.split("=\"./").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert!(named.len() >= 3, "{page}");
+        for name in named {
+            assert!(FILES.iter().any(|file| file.name == name), "{name}");
+        }
+        // A policy without inline scripts and styles would leave a page with some of them dead.
+        assert!(!page.contains("<style") && !page.contains("onload="), "{page}");
+    }
+
+    #[test]
+    fn it_stays_small() {
+        /// Bytes, compressed, that the whole console may have.
+        const CONSOLE_BYTES_MAX: usize = 200_000;
+        let bytes: usize = FILES.iter().map(|file| file.content.len()).sum();
+        assert!(bytes < CONSOLE_BYTES_MAX, "{bytes}");
+    }
+}
