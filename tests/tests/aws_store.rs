@@ -13,7 +13,7 @@ use std::time::Duration;
 use longhaul::outside::fresh_nonce;
 use longhaul::store::{Continuation, JobRef, Store, StoreError};
 use longhaul_aws::connections::{Connection, Subscriber};
-use longhaul_aws::dynamo::{JobFilter, JobPage, StreamedBatch};
+use longhaul_aws::dynamo::{Cursor, JobFilter, JobPage, StreamedBatch};
 use longhaul_aws::{AwsStore, Config};
 use longhaul_engine::job::Status;
 use longhaul_engine::{Job, JobId, JobState, Seq, Timestamp, limits};
@@ -109,7 +109,10 @@ fn ids(page: &JobPage) -> Vec<JobId> {
 async fn all_pages(store: &AwsStore, owner: &str, filter: &JobFilter, jobs_max: usize) -> Vec<JobId> {
     let (mut all, mut cursor) = (Vec::new(), None);
     loop {
-        let page = store.list_jobs(&tenant(owner), filter, cursor.as_deref(), jobs_max).await.unwrap();
+        let page = store
+            .list_jobs(&tenant(owner), filter, cursor.as_deref().and_then(Cursor::of_jobs), jobs_max)
+            .await
+            .unwrap();
         assert!(page.jobs.len() <= jobs_max);
         all.extend(ids(&page));
         cursor = page.next;
@@ -164,10 +167,10 @@ async fn a_tenants_jobs_are_listed_newest_first_in_pages() {
 
     // A cursor of one tenant shows nothing of another.
     let page = store.list_jobs(&tenant("acme"), &none(), None, 2).await.unwrap();
-    let page = store.list_jobs(&tenant("other"), &none(), page.next.as_deref(), 10).await.unwrap();
+    let page =
+        store.list_jobs(&tenant("other"), &none(), page.next.as_deref().and_then(Cursor::of_jobs), 10).await.unwrap();
     assert!(ids(&page).iter().all(|id| *id == foreign.order.id));
-    // One that nobody gave out begins at the start.
-    let page = store.list_jobs(&tenant("acme"), &none(), Some("nonsense"), 1).await.unwrap();
+    let page = store.list_jobs(&tenant("acme"), &none(), None, 1).await.unwrap();
     assert_eq!(ids(&page), [jobs[0].order.id]);
     assert_eq!(page.jobs[0].status, Status::Completed);
 }
@@ -190,7 +193,8 @@ async fn failed_jobs_are_listed_until_they_are_replayed() {
 
     let (mut found, mut cursor) = (Vec::new(), None);
     loop {
-        let page = store.dead_letters(&tenant("acme"), cursor.as_deref(), 1).await.unwrap();
+        let page =
+            store.dead_letters(&tenant("acme"), cursor.as_deref().and_then(Cursor::of_dead_letters), 1).await.unwrap();
         found.extend(ids(&page));
         cursor = page.next;
         if cursor.is_none() {

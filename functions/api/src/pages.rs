@@ -4,6 +4,7 @@
 //! each carries a mark of its list and is refused elsewhere.
 
 use longhaul::engine::TenantId;
+use longhaul_aws::dynamo::Cursor;
 use longhaul_wire::Problem;
 use uuid::Uuid;
 
@@ -29,14 +30,18 @@ impl List {
         format!("{}.{inner}", self.mark)
     }
 
-    /// The store's own cursor in one that a caller gives back.
-    pub(crate) fn inner<'a>(&self, cursor: Option<&'a str>) -> Result<Option<&'a str>, Problem> {
+    /// The store's own cursor in one that a caller gives back, read by `read`. A cursor that cannot be read is refused:
+    /// passed over, it would show the first page for ever.
+    pub(crate) fn inner(
+        &self,
+        cursor: Option<&str>,
+        read: impl FnOnce(&str) -> Option<Cursor>,
+    ) -> Result<Option<Cursor>, Problem> {
+        let refused = |detail: &str| Problem::parameter("cursor", format!("{detail}; take `next` of the last page"));
         let Some(cursor) = cursor else { return Ok(None) };
         match cursor.split_once('.') {
-            Some((mark, inner)) if mark == self.mark => Ok(Some(inner)),
-            Some(_) | None => {
-                Err(Problem::parameter("cursor", "belongs to another list; take `next` of the last page of this one"))
-            }
+            Some((mark, inner)) if mark == self.mark => read(inner).map(Some).ok_or_else(|| refused("cannot be read")),
+            Some(_) | None => Err(refused("belongs to another list")),
         }
     }
 }

@@ -261,6 +261,133 @@ async fn a_waiting_job_takes_a_signal_once() {
     );
 }
 
+/// One key is one request, for what is sent to a job as for a submission: another body under it is refused, and
+/// nothing of it is written.
+#[tokio::test]
+async fn a_key_that_comes_back_with_another_body_is_refused() {
+    let world = World::new().await;
+    let caller = world.by("tn_a").with("idempotency-key", "click-1");
+    let job = submitted(&world, "tn_a").await;
+    world.drive("tn_a", job, vec![claimed(), waiting()]).await;
+    let payload = |decision: &str| json!({ "payload": { "decision": decision, "n": 1 } });
+    // The first row of a group is taken in; the spelling of the second is another, its meaning the same.
+    let table: Vec<(&str, Vec<(Value, u16)>)> = vec![
+        (
+            "signals/approval",
+            vec![
+                (payload("approved"), 202),
+                (json!({ "payload": { "n": 1, "decision": "approved" } }), 202),
+                (payload("rejected"), 422),
+                (json!({}), 422),
+            ],
+        ),
+        // Another signal under the same key.
+        ("signals/refusal", vec![(payload("approved"), 422)]),
+        // The same key may stand for a cancel as well.
+        ("cancel", vec![(json!({}), 202), (json!({ "reason": null }), 202), (json!({ "reason": "late" }), 422)]),
+    ];
+    for (tail, rows) in table {
+        for (body, wanted) in rows {
+            let answer = caller.post(&format!("/v1/jobs/{job}/{tail}"), &body).await;
+            assert_eq!(answer.status.as_u16(), wanted, "{tail} {body}: {}", answer.text);
+            assert_eq!(answer.problem(), if wanted == 422 { "idempotency-key-reused" } else { "" });
+        }
+    }
+    // Somebody else of the same tenant presses the same button: the same request.
+    let colleague = world.anybody().with("authorization", &format!("Bearer {}", world.token("tn_a", "jobs:write")));
+    let path = format!("/v1/jobs/{job}/signals/approval");
+    let again = colleague.with("idempotency-key", "click-1").post(&path, &payload("approved")).await;
+    assert_eq!((again.status.as_u16(), &again.body), (202, &json!({ "job": job })));
+    let journal = caller.get(&format!("/v1/jobs/{job}/journal")).await;
+    assert_eq!(kinds(&journal.body), ["claimed", "waiting", "signalled", "cancel_requested"]);
+
+    world.drive("tn_a", job, vec![failed()]).await;
+    let replay = format!("/v1/jobs/{job}/replay");
+    let edited = |topic: &str| json!({ "edit": { "input": { "topic": topic } } });
+    for (body, wanted) in [(edited("queues"), 202), (edited("queues"), 202), (edited("leases"), 422), (json!({}), 422)]
+    {
+        assert_eq!(caller.post(&replay, &body).await.status.as_u16(), wanted, "{body}");
+    }
+}
+
+fn kinds(journal: &Value) -> Vec<&str> {
+    let entries = journal["entries"].as_array().unwrap();
+    entries.iter().map(|entry| entry["entry"]["type"].as_str().unwrap()).collect()
+}
+
+/// A page costs what it shows, not what follows; together the pages are the journal.
+#[tokio::test]
+async fn a_long_journal_is_read_part_by_part() {
+    let world = World::new().await;
+    let caller = world.by("tn_a");
+    let job = submitted(&world, "tn_a").await;
+    world.drive("tn_a", job, vec![claimed()]).await;
+    // Batches of eight, so that pages begin and end inside of them.
+    let last = 1 + 60 * 8 + 1;
+    for first in (0..480).step_by(8) {
+        world.drive("tn_a", job, (first..first + 8).map(step).collect()).await;
+    }
+    world.drive("tn_a", job, vec![completed()]).await;
+    for (path, list, place) in [("events", "events", "sequence"), ("journal?limit=7", "entries", "seq")] {
+        let (mut seen, mut after, mut pages) = (Vec::new(), 0_u64, 0);
+        loop {
+            let separator = if path.contains('?') { '&' } else { '?' };
+            let page = caller.get(&format!("/v1/jobs/{job}/{path}{separator}after={after}")).await;
+            let shown = page.body[list].as_array().unwrap();
+            seen.extend(shown.iter().map(|entry| match &entry[place] {
+                Value::String(text) => text.parse::<u64>().unwrap(),
+                number => number.as_u64().unwrap(),
+            }));
+            pages += 1;
+            let over = page.body["ended"] == true || (list == "entries" && page.body["next"].is_null());
+            assert_eq!(over, seen.last() == Some(&last), "{path} after {after}");
+            if over {
+                break;
+            }
+            after = page.body["next"].as_u64().unwrap();
+        }
+        assert_eq!(seen, (1..=last).collect::<Vec<_>>(), "{path}");
+        assert_eq!(pages, if list == "events" { 4 } else { 69 });
+    }
+    // Behind every position that a journal can have, there is nothing.
+    for after in [last, last + 1, 9_999_999_998, 9_999_999_999, 10_000_000_000, 99_999_999_999, u64::MAX] {
+        let journal = caller.get(&format!("/v1/jobs/{job}/journal?after={after}")).await;
+        assert_eq!(journal.body, json!({ "job": job, "entries": [] }), "{after}");
+        let events = caller.get(&format!("/v1/jobs/{job}/events?after={after}&wait=1")).await;
+        assert_eq!(events.body, json!({ "events": [], "next": after, "ended": true }), "{after}");
+    }
+}
+
+/// A cursor that nobody gave out is refused; read over, it would show the first page for ever.
+#[tokio::test]
+async fn a_cursor_that_nobody_gave_out_is_refused() {
+    let world = World::new().await;
+    let caller = world.by("tn_a");
+    for _ in 0..3 {
+        let job = submitted(&world, "tn_a").await;
+        world.drive("tn_a", job, vec![claimed(), failed()]).await;
+    }
+    for list in ["/v1/jobs", "/v1/dead-letters"] {
+        let page = caller.get(&format!("{list}?limit=1")).await;
+        let next = page.body["next"].as_str().unwrap();
+        let (mark, inner) = next.split_once('.').unwrap();
+        let flipped: String = inner.chars().rev().collect();
+        for cursor in [
+            format!("{mark}."),
+            format!("{mark}.{flipped}"),
+            format!("{mark}.{inner}A"),
+            inner.to_owned(),
+            format!("{mark}.{mark}"),
+            format!("{next}.{next}"),
+            "x".repeat(4_000),
+        ] {
+            let answer = caller.get(&format!("{list}?limit=1&cursor={cursor}")).await;
+            assert_eq!((answer.problem(), answer.field()), ("invalid-parameter", "cursor"), "{cursor}");
+        }
+        assert_eq!(caller.get(&format!("{list}?limit=1&cursor={next}")).await.status, 200);
+    }
+}
+
 /// B11: what has ended takes nothing in; what failed goes on once, with what was changed.
 #[tokio::test]
 async fn b11_ends_and_replays() {
@@ -299,13 +426,7 @@ async fn b11_ends_and_replays() {
     let (one, two) = tokio::join!(keyed.post(&path, &body), keyed.post(&path, &body));
     assert_eq!((one.status.as_u16(), two.status.as_u16()), (202, 202));
     let journal = caller.get(&format!("/v1/jobs/{dead}/journal")).await;
-    let kinds: Vec<&str> = journal.body["entries"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|entry| entry["entry"]["type"].as_str().unwrap())
-        .collect();
-    assert_eq!(kinds, ["claimed", "step_completed", "failed", "replayed"]);
+    assert_eq!(kinds(&journal.body), ["claimed", "step_completed", "failed", "replayed"]);
     assert_eq!(journal.body["entries"][3]["entry"]["by"], "user-of-tn_a");
     let shown = caller.get(&format!("/v1/jobs/{dead}")).await;
     assert_eq!((&shown.body["status"], &shown.body["input"]), (&json!("PENDING"), &json!({ "topic": "edited" })));

@@ -256,8 +256,10 @@ async fn e06_deep_and_doubled_json() {
         }
     }
     let doubled = include_str!("faults/E06/dup_keys.json");
-    let answer = world.by("tn_a").send(Method::POST, "/v1/jobs", doubled.as_bytes().to_vec()).await;
-    assert_eq!(answer.status, 400, "{}", answer.text);
+    for (body, field) in [(doubled.as_bytes().to_vec(), "/prompt"), (inner(doubled), "/input/prompt")] {
+        let answer = world.by("tn_a").send(Method::POST, "/v1/jobs", body).await;
+        check("doubled", &answer, (400, "invalid-field", field));
+    }
     assert_eq!(world.by("tn_a").post("/v1/jobs", &research("queues")).await.status, 202);
 }
 

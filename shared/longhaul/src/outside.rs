@@ -9,7 +9,7 @@ use longhaul_engine::append::{OnConflict, on_outside_conflict};
 use longhaul_engine::entry::Edit;
 use longhaul_engine::ids::{Nonce, Seq, SignalKey, SignalName};
 use longhaul_engine::job::{JobWrite, Order, Progress};
-use longhaul_engine::journal::{Ending, FoldError, KeyKind};
+use longhaul_engine::journal::{Ending, FoldError};
 use longhaul_engine::{Batch, Entry, Job, JobState, Journal, Timestamp, limits};
 use serde_json::Value;
 use uuid::Uuid;
@@ -22,7 +22,7 @@ pub enum OutsideError {
     /// No such job of this tenant.
     #[error("there is no such job")]
     NoJob,
-    /// The idempotency key belongs to a job that asked for something else.
+    /// The idempotency key was given for something else before.
     #[error("this idempotency key was used for a different request")]
     OtherRequest,
     /// The job has ended.
@@ -101,7 +101,8 @@ pub struct TakenIn {
 /// Sends a signal to a job that has not ended. The same key is taken in once.
 ///
 /// # Errors
-/// [`OutsideError::NoJob`], [`OutsideError::Ended`], store errors.
+/// [`OutsideError::NoJob`], [`OutsideError::Ended`], [`OutsideError::OtherRequest`] when the key came with another
+/// signal or payload before, store errors.
 pub async fn signal<S: Store>(
     store: &S,
     job: &JobRef,
@@ -111,14 +112,14 @@ pub async fn signal<S: Store>(
     by: String,
     now: Timestamp,
 ) -> Result<TakenIn, OutsideError> {
-    let entry = Entry::Signalled { signal, key: key.clone(), payload, by };
-    take_in(store, job, (KeyKind::Signal, &key), entry, now).await
+    take_in(store, job, Entry::Signalled { signal, key, payload, by }, now).await
 }
 
-/// Asks a job that has not ended to end.
+/// Asks a job that has not ended to end. The same key is taken in once.
 ///
 /// # Errors
-/// [`OutsideError::NoJob`], [`OutsideError::Ended`], store errors.
+/// [`OutsideError::NoJob`], [`OutsideError::Ended`], [`OutsideError::OtherRequest`] when the key came with another reason
+/// before, store errors.
 pub async fn cancel<S: Store>(
     store: &S,
     job: &JobRef,
@@ -127,27 +128,15 @@ pub async fn cancel<S: Store>(
     reason: Option<String>,
     now: Timestamp,
 ) -> Result<TakenIn, OutsideError> {
-    let entry = Entry::CancelRequested { key: key.clone(), by, reason };
-    take_in(store, job, (KeyKind::Cancel, &key), entry, now).await
+    take_in(store, job, Entry::CancelRequested { key, by, reason }, now).await
 }
 
-async fn take_in<S: Store>(
-    store: &S,
-    job: &JobRef,
-    (kind, key): (KeyKind, &SignalKey),
-    entry: Entry,
-    now: Timestamp,
-) -> Result<TakenIn, OutsideError> {
+async fn take_in<S: Store>(store: &S, job: &JobRef, entry: Entry, now: Timestamp) -> Result<TakenIn, OutsideError> {
     store.job(job).await?.ok_or(OutsideError::NoJob)?;
-    let (seq, _) = write_outside(store, job, now, |journal| {
-        if journal.has_key(kind, key) {
-            return Ok(None);
-        }
-        match journal.ending() {
-            Some(_) => Err(OutsideError::Ended),
-            None if !journal.has_room_for_requests() => Err(OutsideError::Full),
-            None => Ok(Some(entry.clone())),
-        }
+    let (seq, _) = write_outside(store, job, now, &entry, |journal| match journal.ending() {
+        Some(_) => Err(OutsideError::Ended),
+        None if !journal.has_room_for_requests() => Err(OutsideError::Full),
+        None => Ok(Move::Append),
     })
     .await?;
     // Also when the key was known: the first call may have died before it woke the job. And when it fails, what was
@@ -163,7 +152,8 @@ async fn take_in<S: Store>(
 /// without it only failed ones are, so that the job goes on from its last good step.
 ///
 /// # Errors
-/// [`OutsideError::NoJob`], [`OutsideError::NotReplayable`], store errors.
+/// [`OutsideError::NoJob`], [`OutsideError::NotReplayable`], [`OutsideError::OtherRequest`] when the key came with other
+/// changes before, store errors.
 pub async fn replay<S: Store>(
     store: &S,
     job: &JobRef,
@@ -174,18 +164,12 @@ pub async fn replay<S: Store>(
     now: Timestamp,
 ) -> Result<TakenIn, OutsideError> {
     let stored = store.job(job).await?.ok_or(OutsideError::NoJob)?;
-    let (seq, over) = write_outside(store, job, now, |journal| {
-        if journal.has_key(KeyKind::Replay, &key) {
-            return Ok(None);
-        }
-        match journal.ending() {
-            Some(Ending::Failed { .. } | Ending::Cancelled { .. }) => {
-                Ok(Some(Entry::Replayed { key: key.clone(), by: by.clone(), from, edit: edit.clone() }))
-            }
-            // An earlier replay wrote its entry and died before it opened the job item: finish that one.
-            None if stored.progress.state.is_terminal() => Ok(None),
-            Some(Ending::Completed { .. }) | None => Err(OutsideError::NotReplayable),
-        }
+    let entry = Entry::Replayed { key, by, from, edit };
+    let (seq, over) = write_outside(store, job, now, &entry, |journal| match journal.ending() {
+        Some(Ending::Failed { .. } | Ending::Cancelled { .. }) => Ok(Move::Append),
+        // An earlier replay wrote its entry and died before it opened the job item: finish that one.
+        None if stored.progress.state.is_terminal() => Ok(Move::Nothing),
+        Some(Ending::Completed { .. }) | None => Err(OutsideError::NotReplayable),
     })
     .await?;
     if seq.is_none() && over {
@@ -224,24 +208,80 @@ async fn reopen<S: Store>(store: &S, job: &JobRef, now: Timestamp) -> Result<(),
     Ok(())
 }
 
-/// Appends what `decide` makes of the journal as it is, deciding again whenever somebody else was first. The position;
-/// without one, whether the job has ended.
+/// What is done about a request from outside whose key is new.
+enum Move {
+    /// Its entry is appended.
+    Append,
+    /// It stands already, under another key.
+    Nothing,
+}
+
+/// Appends the entry of a request unless its key was taken in before, or `decide` says otherwise of the journal as it is;
+/// decides again whenever somebody else was first. The position; without one, whether the job has ended.
 async fn write_outside<S: Store>(
     store: &S,
     job: &JobRef,
     now: Timestamp,
-    decide: impl Fn(&Journal) -> Result<Option<Entry>, OutsideError>,
+    entry: &Entry,
+    decide: impl Fn(&Journal) -> Result<Move, OutsideError>,
 ) -> Result<(Option<Seq>, bool), OutsideError> {
-    let mut journal = Journal::read(store.journal(job.job, Seq::FIRST).await?)?;
+    let batches = store.journal(job.job, Seq::FIRST).await?;
+    let mut known = taken_in(batches.iter().flat_map(|batch| &batch.entries), entry)?;
+    let mut journal = Journal::read(batches)?;
     loop {
-        let Some(entry) = decide(&journal)? else { return Ok((None, journal.ending().is_some())) };
-        let batch = Batch::new(journal.next(), fresh_nonce(), now, vec![entry]);
+        if known {
+            return Ok((None, journal.ending().is_some()));
+        }
+        match decide(&journal)? {
+            Move::Append => {}
+            Move::Nothing => return Ok((None, journal.ending().is_some())),
+        }
+        let batch = Batch::new(journal.next(), fresh_nonce(), now, vec![entry.clone()]);
         match store.append(job, &batch).await? {
             Append::Written => return Ok((Some(batch.at), false)),
             Append::Conflict(found) => match on_outside_conflict(batch.nonce, &found) {
                 OnConflict::Own => return Ok((Some(batch.at), false)),
-                OnConflict::Reconsider | OnConflict::Stop(_) => journal.take_in(*found)?,
+                OnConflict::Reconsider | OnConflict::Stop(_) => {
+                    known = taken_in(&found.entries, entry)?;
+                    journal.take_in(*found)?;
+                }
             },
         }
+    }
+}
+
+/// Whether some entries hold a request already, by its key.
+///
+/// # Errors
+/// [`OutsideError::OtherRequest`] when the key stands there for another request of the kind.
+fn taken_in<'a>(entries: impl IntoIterator<Item = &'a Entry>, request: &Entry) -> Result<bool, OutsideError> {
+    for entry in entries {
+        match repeats(entry, request) {
+            None => {}
+            Some(true) => return Ok(true),
+            Some(false) => return Err(OutsideError::OtherRequest),
+        }
+    }
+    Ok(false)
+}
+
+/// Whether an entry asks for the same as a request that has its key; none when the key or the kind is another. Who asks
+/// does not count, as for a submission: the key is the tenant's.
+fn repeats(entry: &Entry, request: &Entry) -> Option<bool> {
+    match (entry, request) {
+        (
+            Entry::Signalled { signal, key, payload, by: _ },
+            Entry::Signalled { signal: signal_now, key: key_now, payload: payload_now, by: _ },
+        ) => (key == key_now).then(|| signal == signal_now && payload == payload_now),
+        (
+            Entry::CancelRequested { key, by: _, reason },
+            Entry::CancelRequested { key: key_now, by: _, reason: reason_now },
+        ) => (key == key_now).then(|| reason == reason_now),
+        (
+            Entry::Replayed { key, by: _, from, edit },
+            Entry::Replayed { key: key_now, by: _, from: from_now, edit: edit_now },
+        ) => (key == key_now).then(|| from == from_now && edit == edit_now),
+        // The same key may stand for one of each kind.
+        _ => None,
     }
 }

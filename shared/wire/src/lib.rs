@@ -9,6 +9,7 @@ pub mod events;
 pub mod jobs;
 pub mod journal;
 pub mod limits;
+mod names;
 pub mod problem;
 pub mod requests;
 mod schemas;

@@ -250,8 +250,8 @@ impl Problem {
             Self::BodyTooLarge { bytes_max } => {
                 format!("At most {bytes_max} bytes are taken; put larger inputs into object storage and name them.")
             }
-            Self::KeyReused => "A job was submitted under this Idempotency-Key with a different body; take a new key, \
-                                or send the first body again to get its job."
+            Self::KeyReused => "This Idempotency-Key was used for a request with a different body; take a new key, or \
+                                send the first body again to get its answer."
                 .into(),
             Self::JobEnded { status } => format!(
                 "{} Only a replay (POST …/replay) of a job that FAILED or was CANCELLED opens it again.",

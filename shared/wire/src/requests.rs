@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::limits;
 use crate::problem::Problem;
 use crate::text::shortened;
+use crate::{limits, names};
 
 /// The most that a job may use; a part that is not named is bounded by the service or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -265,7 +265,7 @@ impl ReplayRequest {
     }
 }
 
-/// Reads a request body.
+/// Reads a request body. No object in it may name a field twice, whatever it is a part of.
 ///
 /// # Errors
 /// [`Problem::BodyTooLarge`], [`Problem::InvalidJson`] with the position, [`Problem::InvalidField`] with the field.
@@ -277,11 +277,13 @@ pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(Problem::field("", "must be an object"));
     }
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+    let problem = |error: serde_path_to_error::Error<serde_json::Error>| {
         let field = pointer(error.path());
         problem_of(error.inner(), field)
-    })?;
+    };
+    names::check(body).map_err(problem)?;
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(problem)?;
     reader.end().map_err(|error| problem_of(&error, String::new()))?;
     Ok(value)
 }

@@ -49,7 +49,7 @@ fn submissions() {
         ("[]".into(), Err(("invalid-field", ""))),
         ("{}".into(), Err(("invalid-field", ""))),
         (r#"{"agent":7}"#.into(), Err(("invalid-field", "/agent"))),
-        (r#"{"agent":"a","agent":"b"}"#.into(), Err(("invalid-field", ""))),
+        (r#"{"agent":"a","agent":"b"}"#.into(), Err(("invalid-field", "/agent"))),
         (r#"{"agent":"a","tenant":"t"}"#.into(), Err(("invalid-field", "/tenant"))),
         (r#"{"agent":"a","parent_job_id":""}"#.into(), Err(("invalid-field", "/parent_job_id"))),
         (r#"{"agent":"a","budget":{"tokens":-1}}"#.into(), Err(("invalid-field", "/budget/tokens"))),
@@ -71,6 +71,31 @@ fn submissions() {
     for (text, wanted) in table {
         check(&text, parse::<SubmitRequest>(text.as_bytes()).and_then(|request| request.check()), wanted);
     }
+}
+
+/// Wherever a name stands twice, however it is spelt: readers disagree about which of the two counts.
+#[test]
+fn doubled_names() {
+    for (text, at) in [
+        (r#"{"agent":"a","labels":{"k":"1","k":"2"}}"#, "/labels/k"),
+        (r#"{"agent":"a","labels":{"k":"1","\u006b":"1"}}"#, "/labels/k"),
+        (r#"{"agent":"a","input":{"x":1,"y":2,"x":1}}"#, "/input/x"),
+        (r#"{"agent":"a","input":[0,{"deep":{"":1,"":{}}}]}"#, "/input/1/deep/"),
+        (r#"{"agent":"a","budget":{"steps":1,"steps":1}}"#, "/budget/steps"),
+        (r#"{"input":{},"agent":"a","input":{}}"#, "/input"),
+        (r#"{"agent":"a","labels":{"a/b":"1","a/b":"2"}}"#, "/labels/a~1b"),
+    ] {
+        let found = parse::<SubmitRequest>(text.as_bytes()).map(|_| ());
+        check(text, found, Err(("invalid-field", at)));
+    }
+    // The same name in different objects is nothing of the kind.
+    let text = r#"{"agent":"a","input":{"x":{"x":[{"x":1},{"x":2}]}},"labels":{"x":"1","X":"2","x ":"3"}}"#;
+    assert!(parse::<SubmitRequest>(text.as_bytes()).is_ok());
+    check(
+        "",
+        parse::<SignalRequest>(br#"{"payload":{"a":1,"a":2}}"#).map(|_| ()),
+        Err(("invalid-field", "/payload/a")),
+    );
 }
 
 #[test]

@@ -9,7 +9,6 @@ use http::StatusCode;
 use http::request::Parts;
 use lambda_http::Context;
 use longhaul::engine::{Batch, JobId, Seq};
-use longhaul::store::Store;
 use longhaul_wire::events::EventList;
 use longhaul_wire::problem::ProblemBody;
 use longhaul_wire::{Event, Scope, limits};
@@ -72,7 +71,9 @@ pub(super) async fn events(
     parameters.end()?;
     let store = service.store();
     let item = watch::item(store, &called.job(job)).await?;
-    let mut page = page(job, after, &store.journal(job, Seq(after.max(Seq::FIRST.0))).await?);
+    // What the reader has seen last, a page, and one more that tells whether anything follows.
+    let part = store.journal_part(job, Seq(after.max(Seq::FIRST.0)), limits::EVENTS_PAGE_MAX + 2).await?;
+    let mut page = page(job, after, &part);
     if page.events.is_empty() && !page.ended {
         // A reader that is ahead of the journal has seen the end if the job has ended.
         page.ended = item.progress.state.is_terminal();

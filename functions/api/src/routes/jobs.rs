@@ -9,7 +9,7 @@ use longhaul::engine::journal::Ending;
 use longhaul::engine::{Batch, JobId, Seq};
 use longhaul::store::{JobRef, Store};
 use longhaul_aws::AwsStore;
-use longhaul_aws::dynamo::{JobFilter, JobSummary as Listed};
+use longhaul_aws::dynamo::{Cursor, JobFilter, JobSummary as Listed};
 use longhaul_wire::jobs::{DeadLetterList, JobList, JobSummary, Links};
 use longhaul_wire::journal::JournalView;
 use longhaul_wire::problem::ProblemBody;
@@ -70,7 +70,8 @@ pub(super) async fn journal(
     let size = parameters.page_size(limits::JOURNAL_PAGE_ENTRIES_DEFAULT, limits::JOURNAL_PAGE_ENTRIES_MAX)?;
     parameters.end()?;
     watch::item(service.store(), &called.job(job)).await?;
-    let batches = service.store().journal(job, Seq(after).plus(1)).await?;
+    // One more than the page holds tells whether anything follows.
+    let batches = service.store().journal_part(job, Seq(after).plus(1), size.saturating_add(1)).await?;
     Ok(json(StatusCode::OK, &JournalView::page(job, &batches, after, size)))
 }
 
@@ -101,7 +102,7 @@ pub(super) async fn list(
     let cursor = parameters.text("cursor");
     parameters.end()?;
     let list = List::new(&called.0.tenant, "jobs", &format!("{filter:?}"));
-    let cursor = list.inner(cursor.as_deref())?;
+    let cursor = list.inner(cursor.as_deref(), Cursor::of_jobs)?;
     let page = service.store().list_jobs(&called.0.tenant, &filter, cursor, size).await?;
     let jobs = page.jobs.into_iter().map(summary).collect();
     Ok(json(StatusCode::OK, &JobList { jobs, next: page.next.map(|next| list.cursor(&next)) }))
@@ -160,7 +161,7 @@ pub(super) async fn dead_letters(
     let cursor = parameters.text("cursor");
     parameters.end()?;
     let list = List::new(&called.0.tenant, "dead-letters", "");
-    let cursor = list.inner(cursor.as_deref())?;
+    let cursor = list.inner(cursor.as_deref(), Cursor::of_dead_letters)?;
     let page = service.store().dead_letters(&called.0.tenant, cursor, size).await?;
     let read = page.jobs.into_iter().map(|job| dead_letter(service.store(), called.job(job.id)));
     let found: Vec<Option<JobView>> = futures::stream::iter(read).buffered(READS_AT_ONCE).try_collect().await?;

@@ -27,9 +27,12 @@ pub(crate) enum StoredInput {
 /// An attribute of the moving part: its name, and its value or none where it is to be removed.
 type Moving = (&'static str, Option<AttributeValue>);
 
+/// Digits of the time in the sort value of the index of a tenant's jobs: milliseconds for 30,000 years.
+pub(crate) const LISTED_DIGITS: usize = 15;
+
 /// The sort value of the index of a tenant's jobs: the time in front, so that the newest come last.
 pub(crate) fn listed(order: &Order) -> String {
-    format!("{:015}#{}", order.submitted_at.as_millis(), order.id)
+    format!("{:0LISTED_DIGITS$}#{}", order.submitted_at.as_millis(), order.id)
 }
 
 /// The item of a job whose input is stored as `input` says.

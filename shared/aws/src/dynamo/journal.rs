@@ -8,7 +8,7 @@ use longhaul_engine::{Batch, JobId, Seq, limits};
 
 use super::attributes::{Item, Reader, text};
 use super::batch_item::{self, Decoded, StoredEntries};
-use super::keys::{BATCH_LAST, BATCH_PREFIX, SK, batch_sort, job_partition, key};
+use super::keys::{BATCH_AT_MAX, BATCH_LAST, BATCH_PREFIX, SK, batch_sort, job_partition, key};
 use super::{AwsStore, refused, unavailable};
 use crate::claim_check;
 
@@ -59,11 +59,23 @@ impl AwsStore {
         }
     }
 
-    pub(super) async fn read_journal(&self, job: JobId, from: Seq) -> Result<Vec<Batch>, StoreError> {
+    /// Reads a part of a journal, as [`Store::journal`](longhaul::store::Store::journal) does the whole: it stops behind
+    /// the batch with which `entries_max` entries from `from` on are there. For pages, whose readers would otherwise
+    /// have the rest of the journal read for each of them.
+    ///
+    /// # Errors
+    /// Store errors.
+    pub async fn journal_part(&self, job: JobId, from: Seq, entries_max: usize) -> Result<Vec<Batch>, StoreError> {
+        if from > BATCH_AT_MAX {
+            return Ok(Vec::new());
+        }
         // The batch that holds `from` begins at most this far before it.
         let reach = u64::try_from(limits::BATCH_ENTRIES_MAX).unwrap_or(u64::MAX).saturating_sub(1);
         let first = Seq(from.0.saturating_sub(reach).max(Seq::FIRST.0));
-        let mut prefix = Prefix { from, next: None, batches: Vec::new() };
+        // A batch has one entry at least.
+        let items_max = i32::try_from(entries_max.saturating_add(limits::BATCH_ENTRIES_MAX)).ok();
+        let enough = from.plus(u64::try_from(entries_max).unwrap_or(u64::MAX));
+        let mut prefix = Prefix { from, enough, next: None, batches: Vec::new() };
         let mut start = None;
         loop {
             let query = self
@@ -75,6 +87,7 @@ impl AwsStore {
                 .expression_attribute_values(":first", text(batch_sort(first)))
                 .expression_attribute_values(":last", text(BATCH_LAST))
                 .consistent_read(true)
+                .set_limit(items_max)
                 .set_exclusive_start_key(start);
             let answer = Box::pin(query.send()).await.map_err(|error| unavailable("reading a journal", error))?;
             let whole = prefix.extend(answer.items())?;
@@ -109,13 +122,14 @@ impl AwsStore {
 enum Whole {
     /// It may.
     Open,
-    /// A gap was met: what follows does not count.
+    /// A gap was met, so that what follows does not count; or there is enough.
     Cut,
 }
 
-/// The batches from the one that holds `from` on, up to the first gap.
+/// The batches from the one that holds `from` on, up to the first gap or until they reach `enough`.
 struct Prefix {
     from: Seq,
+    enough: Seq,
     /// Where the next batch must stand; none before the first.
     next: Option<Seq>,
     batches: Vec<Decoded>,
@@ -124,6 +138,9 @@ struct Prefix {
 impl Prefix {
     fn extend(&mut self, items: &[Item]) -> Result<Whole, StoreError> {
         for item in items {
+            if self.next.is_some_and(|next| next >= self.enough) {
+                return Ok(Whole::Cut);
+            }
             let at = position(item)?;
             let follows = self.next.map_or(at <= self.from, |next| at == next);
             if !follows {

@@ -34,6 +34,9 @@ pub(crate) const SUBSCRIPTION_PREFIX: &str = "SUB#";
 pub(crate) const BATCH_PREFIX: &str = "J#";
 /// A sort key behind all entry batches.
 pub(crate) const BATCH_LAST: &str = "J#9999999999";
+/// The last position that a sort key has digits for. A range that began behind it would be upside down, which DynamoDB
+/// refuses.
+pub(crate) const BATCH_AT_MAX: Seq = Seq(9_999_999_999);
 
 /// The partition of a job.
 pub(crate) fn job_partition(job: JobId) -> String {

@@ -15,7 +15,7 @@ use longhaul_engine::{AgentRef, JobId, TenantId, Timestamp};
 use serde::Serialize;
 
 use super::attributes::{Item, Reader, text};
-use super::job_item;
+use super::job_item::{self, LISTED_DIGITS};
 use super::keys::{PK, dead_shard, job_key, job_of_partition};
 use super::table::{DUE_AT, DUE_INDEX, DUE_SHARD, JOBS_INDEX, LISTED, TENANT};
 use super::{AwsStore, unavailable};
@@ -87,14 +87,39 @@ enum List {
 }
 
 /// A place in an index.
+#[derive(Debug, Clone, PartialEq)]
 struct Place {
     job: JobId,
     sort: AttributeValue,
 }
 
+/// Where the next page of a list begins, as an earlier page's `next` said.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cursor(Place);
+
+impl Cursor {
+    /// Reads the `next` of a page of [`AwsStore::list_jobs`]; none when it is no such text.
+    #[must_use]
+    pub fn of_jobs(text: &str) -> Option<Self> {
+        let place = decode_cursor(text)?;
+        // Exactly as the index has them: DynamoDB refuses a place that no item can have, and that would look like a fault
+        // of ours.
+        let AttributeValue::S(listed) = &place.sort else { return None };
+        let (millis, id) = listed.split_once('#')?;
+        let whole = millis.len() == LISTED_DIGITS && millis.bytes().all(|byte| byte.is_ascii_digit());
+        (whole && id == place.job.to_string()).then_some(Self(place))
+    }
+
+    /// Reads the `next` of a page of [`AwsStore::dead_letters`]; none when it is no such text.
+    #[must_use]
+    pub fn of_dead_letters(text: &str) -> Option<Self> {
+        let place = decode_cursor(text)?;
+        matches!(place.sort, AttributeValue::N(_)).then_some(Self(place))
+    }
+}
+
 impl AwsStore {
-    /// A tenant's jobs that `filter` admits, newest first, `jobs_max` at most. `cursor` is an earlier page's `next`; one
-    /// that cannot be read begins at the start.
+    /// A tenant's jobs that `filter` admits, newest first, `jobs_max` at most.
     ///
     /// # Errors
     /// Store errors.
@@ -102,7 +127,7 @@ impl AwsStore {
         &self,
         tenant: &TenantId,
         filter: &JobFilter,
-        cursor: Option<&str>,
+        cursor: Option<Cursor>,
         jobs_max: usize,
     ) -> Result<JobPage, StoreError> {
         self.list(List::Jobs, tenant, filter, cursor, jobs_max).await
@@ -115,7 +140,7 @@ impl AwsStore {
     pub async fn dead_letters(
         &self,
         tenant: &TenantId,
-        cursor: Option<&str>,
+        cursor: Option<Cursor>,
         jobs_max: usize,
     ) -> Result<JobPage, StoreError> {
         // The index may lag behind a replay; the item says what the job is now.
@@ -128,11 +153,11 @@ impl AwsStore {
         list: List,
         tenant: &TenantId,
         filter: &JobFilter,
-        cursor: Option<&str>,
+        cursor: Option<Cursor>,
         jobs_max: usize,
     ) -> Result<JobPage, StoreError> {
         let mut page = JobPage::default();
-        let mut start = cursor.and_then(decode_cursor);
+        let mut start = cursor.map(|Cursor(place)| place);
         let mut looked_at = 0_usize;
         loop {
             let (places, more) = self.places(list, tenant, start.as_ref(), jobs_max).await?;
@@ -270,7 +295,7 @@ fn decode_cursor(cursor: &str) -> Option<Place> {
     let mut parts = std::str::from_utf8(&bytes).ok()?.splitn(3, ' ');
     let (kind, job, sort) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?.to_owned());
     match kind {
-        "n" => sort.parse::<u64>().ok().map(|_| Place { job, sort: AttributeValue::N(sort) }),
+        "n" => sort.parse::<u64>().ok().map(|number| Place { job, sort: AttributeValue::N(number.to_string()) }),
         "s" => Some(Place { job, sort: AttributeValue::S(sort) }),
         _ => None,
     }
@@ -287,9 +312,19 @@ mod tests {
     #[test]
     fn cursors_come_back_and_foreign_ones_do_not() {
         let job = JobId::from_uuid(Uuid::from_u128(7));
-        for sort in [AttributeValue::N("1795953600000".to_owned()), AttributeValue::S("0017#a b c".to_owned())] {
-            let place = decode_cursor(&encode_cursor(&Place { job, sort: sort.clone() })).unwrap();
-            assert_eq!((place.job, place.sort), (job, sort));
+        let number = AttributeValue::N("1795953600000".to_owned());
+        let listed = AttributeValue::S(format!("001795953600000#{job}"));
+        for sort in [number.clone(), listed.clone(), AttributeValue::S("0017#a b c".to_owned())] {
+            let place = Place { job, sort };
+            assert_eq!(decode_cursor(&encode_cursor(&place)), Some(place));
+        }
+        let texts = [number, listed].map(|sort| encode_cursor(&Place { job, sort }));
+        // Each list takes its own.
+        assert_eq!(texts.each_ref().map(|text| Cursor::of_jobs(text).is_some()), [false, true]);
+        assert_eq!(texts.each_ref().map(|text| Cursor::of_dead_letters(text).is_some()), [true, false]);
+        for sort in ["", "001795953600000", "1795953600000#", "00179595360000x#", "001795953600000#other"] {
+            let text = encode_cursor(&Place { job, sort: AttributeValue::S(sort.to_owned()) });
+            assert!(Cursor::of_jobs(&text).is_none(), "{sort}");
         }
         let foreign = [
             "",

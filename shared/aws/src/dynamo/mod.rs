@@ -36,7 +36,7 @@ pub(crate) use keys::{
     CONNECTION, PK, SK, SUBSCRIPTION_PREFIX, connection_partition, job_partition, key, subscription_sort,
 };
 pub use definitions::{NewDefinition, Saved, SavedDefinition};
-pub use lists::{JobFilter, JobPage, JobSummary};
+pub use lists::{Cursor, JobFilter, JobPage, JobSummary};
 pub use stream::StreamedBatch;
 pub use table::{DUE_INDEX, EXPIRY_ATTRIBUTE, JOBS_INDEX, table_definition};
 
@@ -125,7 +125,7 @@ impl Store for AwsStore {
     }
 
     async fn journal(&self, job: JobId, from: Seq) -> Result<Vec<Batch>, StoreError> {
-        self.read_journal(job, from).await
+        self.journal_part(job, from, usize::MAX).await
     }
 
     async fn batch_at(&self, job: JobId, at: Seq) -> Result<Option<Batch>, StoreError> {
