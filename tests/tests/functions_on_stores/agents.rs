@@ -18,7 +18,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    fn ran(&self, step: &str) {
+    pub(crate) fn ran(&self, step: &str) {
         *self.runs.borrow_mut().entry(step.to_owned()).or_default() += 1;
     }
 
@@ -30,8 +30,8 @@ impl Bench {
         self.runs.borrow().get(step).copied().unwrap_or_default()
     }
 
-    /// The agents `ten` (ten steps), `meeting` (goes on when two jobs are at its step together) and `fragile` (two
-    /// steps, of which the second fails for good while the bench is broken).
+    /// The agents `ten` (ten steps), `meeting` (goes on when two jobs are at its step together), `fragile` (two
+    /// steps, of which the second fails for good while the bench is broken) and `waits` (for a signal).
     pub(crate) fn registry(&self) -> Registry {
         let mut registry = Registry::default();
         let bench = self.clone();
@@ -59,6 +59,7 @@ impl Bench {
                 .await
             })
             .unwrap();
+        registry.add("waits", 1, async |ctx: &mut Ctx, _: Value| ctx.signal::<Value>("approval").await).unwrap();
         let bench = self.clone();
         registry
             .add("fragile", 1, async move |ctx: &mut Ctx, _: Value| {

@@ -14,9 +14,12 @@
 mod agents;
 mod far_end;
 mod faulty;
+mod front;
 mod ground;
+mod queue_faults;
 mod stream;
 mod sweeper;
+mod table_faults;
 mod watchers;
 mod webhooks;
 mod worker;

@@ -106,6 +106,22 @@ async fn no_watcher_keeps_the_others_waiting() {
     assert_eq!(left, ["broken=", "busy=", "full=", "well="]);
 }
 
+/// The connection's item is long past its time and still there, as DynamoDB leaves it for days: it gets no event, and its
+/// subscription goes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c05_a_connection_past_its_time_gets_no_event() {
+    let far = FarEnd::set_up().await;
+    let mut stream = Stream::of(&far);
+    let job = far.ground.submit(order("acme", "ten", Value::Null)).await;
+    let expired = far.expired("conn-old=", "acme").await;
+    far.ground.store.subscribe(&expired, &job, Seq(0)).await.unwrap();
+    append(&far.ground, &job, 1, vec![shown(1)]).await;
+    assert_eq!(far.invoke(stream.event().await).await, nothing_again());
+    let told = far.told("conn-old=");
+    assert!(told.iter().all(|message| message["type"] == "problem"), "{told:?}");
+    assert_eq!(far.ground.store.subscribers(job.job).await.unwrap(), []);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_that_cannot_be_read_is_passed_over() {
     let far = FarEnd::set_up().await;

@@ -13,21 +13,21 @@ use crate::agents::Bench;
 use crate::faulty::{Fault, Faulty};
 use crate::ground::{Ground, deadline_in, now, order, request_id};
 
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Invokes the worker with an event, as the Lambda runtime would.
-async fn invoke<S: Store>(worker: &Worker<S>, event: &Value, time: Duration) -> Value {
+pub(crate) async fn invoke<S: Store>(worker: &Worker<S>, event: &Value, time: Duration) -> Value {
     let batch = serde_json::from_value(event.clone()).unwrap();
     let answer = worker.handle(batch, &request_id(), deadline_in(time)).await.unwrap();
     serde_json::to_value(answer).unwrap()
 }
 
-fn nothing_stays() -> Value {
+pub(crate) fn nothing_stays() -> Value {
     json!({ "batchItemFailures": [] })
 }
 
 /// A record with this body, beside what Lambda puts on each.
-fn record(message_id: &str, body: &str) -> Value {
+pub(crate) fn record(message_id: &str, body: &str) -> Value {
     json!({
         "messageId": message_id,
         "receiptHandle": "AQEBwJnKyrHigUMZj6rYigCgxlaS3SLy0a",
@@ -46,7 +46,7 @@ fn record(message_id: &str, body: &str) -> Value {
     })
 }
 
-fn body_of(job: &JobRef) -> String {
+pub(crate) fn body_of(job: &JobRef) -> String {
     json!({ "v": 1, "type": "job", "tenant": job.tenant, "job": job.job }).to_string()
 }
 
@@ -80,7 +80,7 @@ fn spent(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTree
 
 /// Messages that are not this worker's stay in the queue and keep nothing else from being done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_understood_stays_in_the_queue() {
+async fn b03_what_is_not_understood_stays_in_the_queue() {
     let (ground, bench) = (Ground::lay().await, Bench::default());
     let job = ground.submit(order("acme", "ten", Value::Null)).await;
     let newer = json!({ "v": 2, "type": "job", "tenant": "acme", "job": job.job }).to_string();
@@ -127,7 +127,7 @@ async fn jobs_of_a_batch_are_driven_at_the_same_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_time_nothing_is_begun() {
+async fn b04_without_time_nothing_is_begun() {
     let (ground, bench) = (Ground::lay().await, Bench::default());
     let job = ground.submit(order("acme", "ten", Value::Null)).await;
     let event = json!({ "Records": [record("ours", &body_of(&job))] });
@@ -159,11 +159,11 @@ async fn a_request_id_that_names_no_session_does_nothing() {
 }
 
 /// Drives the next message of the queue; watchdogs, which are delayed, do not count.
-async fn drive_next(ground: &Ground, worker: &Worker<longhaul_aws::AwsStore>) {
+pub(crate) async fn drive_next(ground: &Ground, worker: &Worker<longhaul_aws::AwsStore>) {
     assert_eq!(invoke(worker, &ground.batch(1).await, LONG).await, nothing_stays());
 }
 
-fn replays(entries: &[Entry]) -> Vec<&str> {
+pub(crate) fn replays(entries: &[Entry]) -> Vec<&str> {
     let by = entries.iter().filter_map(|entry| match entry {
         Entry::Replayed { by, .. } => Some(by.as_str()),
         _ => None,

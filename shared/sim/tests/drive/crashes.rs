@@ -36,7 +36,7 @@ async fn a_worker_killed_at_any_call_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_workers_job_goes_on_within_thirty_seconds() {
+async fn b04_a_dead_workers_job_goes_on_within_thirty_seconds() {
     let done = Done::default();
     let mut workshop = Workshop::new(Sim::faultless(), ten_steps(&done));
     // In mid-step, with the message invisible for an hour and a half: only the watchdog can know.
@@ -53,7 +53,7 @@ async fn a_dead_workers_job_goes_on_within_thirty_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_kills_its_workers_ends_as_worker_lost() {
+async fn b08_a_job_that_kills_its_workers_ends_as_worker_lost() {
     // The call at which each worker dies, and the claims that it takes until nobody tries any more: deaths in the first
     // step are counted in the journal, deaths before anything is appended in the job item.
     for (call, claims) in [(7, 4), (5, 6)] {
