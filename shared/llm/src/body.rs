@@ -20,8 +20,7 @@ pub(crate) enum Body {
 }
 
 /// Reads as far as the first byte that means something.
-pub(crate) async fn open(response: Response) -> Result<Body, ModelError> {
-    let mut chunks = limited(response);
+pub(crate) async fn open(mut chunks: Chunks) -> Result<Body, ModelError> {
     let mut head = Vec::new();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk?;

@@ -51,6 +51,16 @@ pub enum StructuredOutput {
     Prompt,
 }
 
+/// What the limit of an answer is called on the wire `chat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputLimitField {
+    /// The old name, which every compatible server knows.
+    MaxTokens,
+    /// The new name, which OpenAI's and Azure's thinking models insist on.
+    MaxCompletionTokens,
+}
+
 /// What a server can do, where that differs from the published format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -69,6 +79,9 @@ pub struct Features {
     /// model but the families that are known not to think.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encrypted_reasoning: Option<bool>,
+    /// What the limit of an answer is called (wire `chat`). When absent, the new name at OpenAI and the old one elsewhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_limit_field: Option<OutputLimitField>,
 }
 
 impl Default for Features {
@@ -79,6 +92,7 @@ impl Default for Features {
             stream_usage: true,
             prompt_cache: None,
             encrypted_reasoning: None,
+            output_limit_field: None,
         }
     }
 }
@@ -110,6 +124,10 @@ pub struct Endpoint {
     /// Upper limit of a call's time, in milliseconds; a request may ask for less.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit_ms: Option<u64>,
+    /// The longest silence of the server in the middle of a call, in milliseconds; only the time of the whole call counts
+    /// when absent. Models that think without showing it may be silent for minutes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silence_limit_ms: Option<u64>,
     /// Limit of an answer, in tokens, for requests that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens_max: Option<u64>,
@@ -133,6 +151,7 @@ impl Endpoint {
             key_header: None,
             headers: BTreeMap::new(),
             time_limit_ms: None,
+            silence_limit_ms: None,
             output_tokens_max: None,
             features: Features::default(),
             extra: Map::new(),

@@ -13,7 +13,6 @@ use tokio::time::timeout;
 use crate::body::{Body, open};
 use crate::error::{ModelError, ModelErrorKind, Partial};
 use crate::error_class::cut_off;
-use crate::http::transport_error;
 use crate::lenient_json::lenient_json;
 use crate::link::Link;
 use crate::model::{Delta, ModelRequest};
@@ -86,11 +85,11 @@ pub(crate) async fn receive<A: Answer, F: FnMut(Delta) + ?Sized>(
     answer: &mut A,
     on_delta: &mut F,
 ) -> Result<(), ModelError> {
-    let response = post.send().await.map_err(transport_error)?;
+    let response = link.send(post).await?;
     if !response.status().is_success() {
         return Err(link.http_error(response).await);
     }
-    match open(response).await? {
+    match open(link.chunks(response)).await? {
         Body::Json(text) => answer.feed_whole(readable(&text)?, on_delta),
         Body::Events(events) => follow(events, answer, on_delta).await,
     }

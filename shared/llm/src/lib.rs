@@ -7,8 +7,12 @@
 //!
 //! The neutral types ([`Message`], [`ToolSpec`], [`ModelRequest`], …) know no provider. What a provider sends beyond
 //! them is kept verbatim in [`Vendor`] and goes back only to the endpoint that it came from. Each wire format is one
-//! module with one implementation of [`Model`]; [`chat`] (OpenAI Chat Completions and the servers that speak it) is
-//! the first of them. All share the HTTP client, the event-stream decoder and the error classes of this crate.
+//! module with one implementation of [`Model`]: [`chat`] (OpenAI Chat Completions and the servers that speak it),
+//! [`responses`] (OpenAI, also in the background), [`messages`] (Anthropic) and [`converse`] (Amazon Bedrock). All share
+//! the HTTP client, the event-stream decoders and the error classes of this crate.
+//!
+//! Which model is asked is configuration: an [`Endpoint`] opened with its [`Access`] is a [`Provider`], several in order
+//! are a [`Fallback`], and [`Prices`] says what an answer cost.
 
 mod arguments;
 mod blocks;
@@ -40,7 +44,7 @@ mod structured;
 
 pub use chat::ChatCompletions;
 pub use converse::{AwsCredentialSource, AwsCredentials, Converse};
-pub use endpoint::{Endpoint, Features, StructuredOutput, Wire};
+pub use endpoint::{Endpoint, Features, OutputLimitField, StructuredOutput, Wire};
 pub use error::{Cut, MESSAGE_MAX_CHARS, ModelError, ModelErrorKind, Partial};
 pub use fallback::{Fallback, Named};
 pub use http::Secret;

@@ -3,16 +3,21 @@
 //! Everything that could not stand in a header is found when the link is made, not in the middle of a job.
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
+use futures::stream::{self, StreamExt};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
+use tokio::time::error::Elapsed;
+use tokio::time::timeout;
 
+use crate::body::limited;
 use crate::error::{ModelError, ModelErrorKind};
 use crate::error_class::ErrorReport;
-use crate::http::{Secret, client_for, read_error_body};
+use crate::http::{Secret, client_for, read_error_body, transport_error};
 use crate::model::ModelRequest;
 use crate::retry_after::retry_after;
+use crate::sse::Chunks;
 
 /// Headers that belong to the connection or to the call itself; setting them by configuration would break both.
 const RESERVED: [&str; 6] = ["host", "content-length", "content-type", "transfer-encoding", "connection", "accept"];
@@ -25,6 +30,7 @@ pub(crate) struct Link {
     origin: String,
     key: Secret,
     headers: HeaderMap,
+    silence_limit: Option<Duration>,
 }
 
 impl Link {
@@ -39,7 +45,7 @@ impl Link {
         let base = url.path().trim_end_matches('/').to_owned();
         url.set_path(&format!("{base}{path}"));
         let origin = origin_of(&url, url.path());
-        Ok(Self { url, origin, key, headers: HeaderMap::new() })
+        Ok(Self { url, origin, key, headers: HeaderMap::new(), silence_limit: None })
     }
 
     /// Sends the key as a bearer token. An empty key sends nothing, which is what servers on one's own machine expect.
@@ -80,6 +86,38 @@ impl Link {
             self.headers.insert(parsed, value);
         }
         Ok(self)
+    }
+
+    /// Ends calls in which the server falls silent for so long.
+    pub(crate) fn with_silence_limit(mut self, limit_ms: Option<u64>) -> Self {
+        self.silence_limit = limit_ms.map(Duration::from_millis);
+        self
+    }
+
+    /// Sends a request, and waits for the head of the answer.
+    pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, ModelError> {
+        let send = async { request.send().await.map_err(transport_error) };
+        match self.silence_limit {
+            Some(limit) => timeout(limit, send).await.unwrap_or_else(|elapsed| Err(silence(limit, elapsed))),
+            None => send.await,
+        }
+    }
+
+    /// The body of an answer, in chunks.
+    pub(crate) fn chunks(&self, response: Response) -> Chunks {
+        let chunks = limited(response);
+        match self.silence_limit {
+            None => chunks,
+            Some(limit) => stream::unfold(Some(chunks), move |chunks| async move {
+                let mut chunks = chunks?;
+                match timeout(limit, chunks.next()).await {
+                    Ok(chunk) => Some((chunk?, Some(chunks))),
+                    // Nothing is read behind the error, so that the connection closes with it.
+                    Err(elapsed) => Some((Err(silence(limit, elapsed)), None)),
+                }
+            })
+            .boxed(),
+        }
     }
 
     /// A header that the wire format itself asks for.
@@ -162,6 +200,11 @@ impl Link {
         }
         report.into_error(&self.key)
     }
+}
+
+fn silence(limit: Duration, elapsed: Elapsed) -> ModelError {
+    let message = format!("the server was silent for {} ms", limit.as_millis());
+    ModelError::new(ModelErrorKind::Timeout, message).with_source(elapsed)
 }
 
 fn origin_of(url: &Url, path: &str) -> String {

@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::chat::ChatCompletions;
 use crate::converse::{AwsCredentialSource, Converse};
 use crate::endpoint::{Endpoint, StructuredOutput, Wire};
@@ -15,6 +13,7 @@ use crate::messages::Messages;
 use crate::model::{Completion, Delta, Model, ModelRequest, ResponseFormat};
 use crate::reply::ModelReply;
 use crate::responses::{Background, ResponseId, Responses};
+use crate::structured::in_words;
 
 /// What a server wants to see before it answers.
 #[derive(Debug, Clone)]
@@ -202,12 +201,4 @@ impl Model for Provider {
     fn complete<'a>(&'a self, request: &'a ModelRequest, on_delta: &'a mut dyn FnMut(Delta)) -> Completion<'a> {
         Box::pin(self.complete_with(request, on_delta))
     }
-}
-
-/// What the field for schemas would have said.
-fn in_words(schema: &Value) -> String {
-    format!(
-        "When you give your final answer, give it as one JSON value that satisfies this JSON Schema, and nothing else \
-         around it: {schema}"
-    )
 }

@@ -16,7 +16,7 @@ use crate::body::{Body, open};
 use crate::endpoint::{Endpoint, Features};
 use crate::error::{ModelError, ModelErrorKind};
 use crate::error_class::cut_off;
-use crate::http::{Secret, transport_error};
+use crate::http::Secret;
 use crate::lenient_json::lenient_json;
 use crate::link::Link;
 use crate::model::{Completion, Delta, Model, ModelRequest};
@@ -70,7 +70,10 @@ impl ChatCompletions {
             Some(name) => link.with_key_header(name)?,
             None => link.with_bearer()?,
         };
-        Ok(Self { link: link.with_headers(&endpoint.headers)?, features: endpoint.features.clone() })
+        Ok(Self {
+            link: link.with_headers(&endpoint.headers)?.with_silence_limit(endpoint.silence_limit_ms),
+            features: endpoint.features.clone(),
+        })
     }
 
     /// Like [`Model::complete`], with a future that is `Send` when the observer is.
@@ -105,11 +108,11 @@ impl ChatCompletions {
         on_delta: &mut F,
     ) -> Result<(), ModelError> {
         let body = wire::request_body(request, &self.link, &self.features)?;
-        let response = self.link.post(request, body)?.send().await.map_err(transport_error)?;
+        let response = self.link.send(self.link.post(request, body)?).await?;
         if !response.status().is_success() {
             return Err(self.link.http_error(response).await);
         }
-        match open(response).await? {
+        match open(self.link.chunks(response)).await? {
             Body::Json(text) => {
                 let value = lenient_json(&text).map_err(|error| {
                     ModelError::new(ModelErrorKind::Transient, "the answer is not JSON").with_source(error)

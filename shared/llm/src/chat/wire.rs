@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::arguments::wire_arguments;
-use crate::endpoint::Features;
+use crate::endpoint::{Features, OutputLimitField};
 use crate::error::{ModelError, ModelErrorKind};
 use crate::link::Link;
 use crate::message::{Message, Part, Role, ToolCall};
@@ -47,7 +47,12 @@ struct Body<'a> {
 pub(super) fn request_body(request: &ModelRequest, link: &Link, features: &Features) -> Result<Vec<u8>, ModelError> {
     let mut rest = Map::new();
     if let Some(limit) = request.output_tokens_max {
-        let name = if link.url().host_str() == Some(OPENAI_HOST) { "max_completion_tokens" } else { "max_tokens" };
+        let at_openai = link.url().host_str() == Some(OPENAI_HOST);
+        let usual = if at_openai { OutputLimitField::MaxCompletionTokens } else { OutputLimitField::MaxTokens };
+        let name = match features.output_limit_field.unwrap_or(usual) {
+            OutputLimitField::MaxTokens => "max_tokens",
+            OutputLimitField::MaxCompletionTokens => "max_completion_tokens",
+        };
         rest.insert(name.to_owned(), json!(limit));
     }
     let body = Body {

@@ -17,13 +17,13 @@ use reqwest::{RequestBuilder, Response};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::body::{limited, whole};
+use crate::body::whole;
 use crate::endpoint::Endpoint;
 use crate::error::{ModelError, ModelErrorKind};
 use crate::error_class::{ErrorReport, cut_off};
 use crate::event_stream::{Frame, Frames};
 use crate::exchange::{Answer as _, judged, readable};
-use crate::http::{Secret, transport_error};
+use crate::http::Secret;
 use crate::lenient_json::lenient_json;
 use crate::link::Link;
 use crate::model::{Completion, Delta, Model, ModelRequest};
@@ -89,7 +89,11 @@ impl Converse {
             streaming: endpoint.features.streaming,
             prompt_cache: endpoint.features.prompt_cache.unwrap_or(false),
         };
-        Ok(Self { link: link.with_headers(&endpoint.headers)?, entry, form })
+        Ok(Self {
+            link: link.with_headers(&endpoint.headers)?.with_silence_limit(endpoint.silence_limit_ms),
+            entry,
+            form,
+        })
     }
 
     /// Like [`Model::complete`], with a future that is `Send` when the observer is.
@@ -108,7 +112,7 @@ impl Converse {
         let answer = Assembly::new(link.origin(), link.key());
         judged(answer, request, async |answer| {
             let post = self.signed(&link, request, body).await?;
-            let response = post.send().await.map_err(transport_error)?;
+            let response = link.send(post).await?;
             if !response.status().is_success() {
                 return Err(link.http_error(response).await);
             }
@@ -146,10 +150,10 @@ async fn receive<F: FnMut(Delta) + ?Sized>(
 ) -> Result<(), ModelError> {
     let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !kind.starts_with(EVENT_STREAM) {
-        let body = readable(&whole(limited(response)).await?)?;
+        let body = readable(&whole(link.chunks(response)).await?)?;
         return answer.feed_whole(body, on_delta);
     }
-    let mut frames = Frames::new(limited(response));
+    let mut frames = Frames::new(link.chunks(response));
     loop {
         let frame = if answer.is_over() {
             match timeout(Duration::from_secs(METADATA_GRACE_SECONDS), frames.next()).await {

@@ -9,6 +9,7 @@ use crate::blocks::{Block, Turn, alternating, inline_data, of_message, spoken_re
 use crate::error::{ModelError, ModelErrorKind};
 use crate::message::{Message, Part, Role};
 use crate::model::{ModelRequest, ResponseFormat, ToolChoice};
+use crate::structured::{enforceable, in_words};
 
 /// What differs from model to model.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +23,17 @@ pub(super) fn request_body(request: &ModelRequest, origin: &str, form: Form) -> 
     let (instructions, turns) = turns(&request.messages);
     let mut body = Map::new();
     let mut system: Vec<Value> = instructions.iter().filter_map(|message| text_block(&message.text())).collect();
+    if let ResponseFormat::JsonSchema { name, schema } = &request.response_format {
+        match enforceable(schema) {
+            Some(schema) => {
+                // The schema travels as text here.
+                let structure = json!({"jsonSchema": {"name": name, "schema": schema.to_string()}});
+                let format = json!({"textFormat": {"type": "json_schema", "structure": structure}});
+                body.insert("outputConfig".to_owned(), format);
+            }
+            None => system.extend(text_block(&in_words(schema))),
+        }
+    }
     let turns = turns.iter().map(|turn| wire_turn(turn, origin)).collect::<Result<Vec<_>, _>>()?;
     let mut messages = alternating(turns);
     if form.prompt_cache {
@@ -51,11 +63,6 @@ pub(super) fn request_body(request: &ModelRequest, origin: &str, form: Form) -> 
     }
     if let Some(tools) = tools(request) {
         body.insert("toolConfig".to_owned(), tools);
-    }
-    if let ResponseFormat::JsonSchema { name, schema } = &request.response_format {
-        // The schema travels as text here.
-        let structure = json!({"jsonSchema": {"name": name, "schema": schema.to_string()}});
-        body.insert("outputConfig".to_owned(), json!({"textFormat": {"type": "json_schema", "structure": structure}}));
     }
     body.extend(request.extra.clone());
     serde_json::to_vec(&body).map_err(|error| {

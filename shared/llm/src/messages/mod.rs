@@ -60,7 +60,7 @@ impl Messages {
             Some(name) => link.with_key_header(name)?,
             None => link.with_key_header("x-api-key")?,
         };
-        let link = link.with_headers(&endpoint.headers)?;
+        let link = link.with_headers(&endpoint.headers)?.with_silence_limit(endpoint.silence_limit_ms);
         let at_home = link.url().host_str() == Some(ANTHROPIC_HOST);
         let form = Form {
             streaming: endpoint.features.streaming,

@@ -7,6 +7,7 @@ use crate::blocks::{Block, Turn, alternating, inline_data, of_message, spoken_re
 use crate::error::{ModelError, ModelErrorKind};
 use crate::message::{Message, Part, Role};
 use crate::model::{ModelRequest, ResponseFormat, ToolChoice};
+use crate::structured::{enforceable, in_words};
 
 /// The format has no default for the output limit. Every model on offer writes at least this much, in tokens.
 const OUTPUT_TOKENS_DEFAULT: u64 = 16_384;
@@ -24,7 +25,15 @@ pub(super) fn request_body(request: &ModelRequest, origin: &str, form: Form) -> 
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(request.model));
     body.insert("max_tokens".to_owned(), json!(request.output_tokens_max.unwrap_or(OUTPUT_TOKENS_DEFAULT)));
-    let system: Vec<Value> = instructions.iter().filter_map(|message| text_block(&message.text())).collect();
+    let mut system: Vec<Value> = instructions.iter().filter_map(|message| text_block(&message.text())).collect();
+    if let ResponseFormat::JsonSchema { schema, .. } = &request.response_format {
+        match enforceable(schema) {
+            Some(schema) => {
+                body.insert("output_config".to_owned(), json!({"format": {"type": "json_schema", "schema": schema}}));
+            }
+            None => system.extend(text_block(&in_words(schema))),
+        }
+    }
     if !system.is_empty() {
         body.insert("system".to_owned(), Value::Array(system));
     }
@@ -39,9 +48,6 @@ pub(super) fn request_body(request: &ModelRequest, origin: &str, form: Form) -> 
         if let Some(choice) = tool_choice(&request.tool_choice) {
             body.insert("tool_choice".to_owned(), choice);
         }
-    }
-    if let ResponseFormat::JsonSchema { schema, .. } = &request.response_format {
-        body.insert("output_config".to_owned(), json!({"format": {"type": "json_schema", "schema": schema}}));
     }
     if let Some(temperature) = request.temperature {
         body.insert("temperature".to_owned(), json!(temperature));

@@ -14,7 +14,6 @@ use serde_json::Value;
 use crate::body::{Body, open};
 use crate::error::{ModelError, ModelErrorKind};
 use crate::exchange::{Answer, readable, within};
-use crate::http::transport_error;
 use crate::model::ModelRequest;
 use crate::reply::{ModelReply, Usage};
 
@@ -127,14 +126,14 @@ impl Responses {
 
     /// One short exchange; `None` where the server knows no such response.
     async fn look(&self, request: RequestBuilder) -> Result<Option<Value>, ModelError> {
-        let response = request.send().await.map_err(transport_error)?;
+        let response = self.link.send(request).await?;
         if response.status() == StatusCode::NOT_FOUND {
             return Ok(None);
         }
         if !response.status().is_success() {
             return Err(self.link.http_error(response).await);
         }
-        match open(response).await? {
+        match open(self.link.chunks(response)).await? {
             Body::Json(text) => readable(&text).map(Some),
             Body::Events(_) => Err(ModelError::new(
                 ModelErrorKind::Transient,

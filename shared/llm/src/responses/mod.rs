@@ -63,7 +63,7 @@ impl Responses {
             mode: if endpoint.features.streaming { Mode::Stream } else { Mode::Whole },
             encrypted_reasoning: endpoint.features.encrypted_reasoning,
         };
-        Ok(Self { link: link.with_headers(&endpoint.headers)?, form })
+        Ok(Self { link: link.with_headers(&endpoint.headers)?.with_silence_limit(endpoint.silence_limit_ms), form })
     }
 
     /// Like [`Model::complete`], with a future that is `Send` when the observer is.

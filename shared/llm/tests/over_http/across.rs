@@ -282,3 +282,24 @@ async fn connections_are_used_again() {
         assert_eq!((server.seen().len(), peers.len()), (3, 1), "{wire:?}");
     }
 }
+
+/// A13 on every format: an error in the body of a 200 has the class that its status would have given.
+#[tokio::test]
+async fn a13_errors_in_the_body_of_a_200() {
+    let rows = [
+        ("A13/body_error_429.json", ModelErrorKind::RateLimited { retry_after: None }),
+        ("A13/body_error_auth.json", ModelErrorKind::Auth),
+        ("A13/stream_error.sse", ModelErrorKind::Transient),
+    ];
+    for wire in [Wire::Chat, Wire::Responses, Wire::Messages] {
+        for (name, kind) in &rows {
+            let error = crate::wires::answered(wire, Answer::ok(crate::wires::file(name))).await.result.unwrap_err();
+            assert_eq!(error.kind(), kind, "{wire:?} {name}: {error}");
+        }
+    }
+    for (name, kind) in &rows[..2] {
+        let error =
+            crate::wires::answered(Wire::Converse, Answer::ok(crate::wires::file(name))).await.result.unwrap_err();
+        assert_eq!(error.kind(), kind, "{name}: {error}");
+    }
+}

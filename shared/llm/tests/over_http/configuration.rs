@@ -1,11 +1,12 @@
 //! Models by configuration: what is refused before the first call, and what reaches the server.
 
 use longhaul_llm::{
-    Access, Endpoint, Message, ModelErrorKind, ModelRequest, ResponseFormat, Secret, StructuredOutput, Wire,
+    Access, Endpoint, Message, ModelErrorKind, ModelRequest, OutputLimitField, ResponseFormat, Secret,
+    StructuredOutput, Wire,
 };
 use serde_json::{Value, json};
 
-use crate::server::{Answer, Server};
+use crate::server::{Answer, End, Server};
 use crate::wires::{KEY, WIRES, access, ask, endpoint, json_file, provider, request};
 
 /// E08: what cannot stand in a header is refused when a model is configured, and the value is not shown.
@@ -86,6 +87,57 @@ async fn what_is_configured_reaches_the_server() {
     assert_eq!((body.get("response_format"), body.get("stream_options")), (None, None));
     assert_eq!((&body["messages"][0]["content"], &body["messages"][2]["content"]), (&json!("be brief"), &json!("go")));
     assert!(body["messages"][1]["content"].as_str().unwrap().contains(&schema.to_string()));
+}
+
+/// A schema that a format's decoder cannot enforce is put in words; one that it can loses only what is checked anyway.
+#[tokio::test]
+async fn schemas_that_no_decoder_takes_are_put_in_words() {
+    let server = Server::start().await;
+    for wire in [Wire::Messages, Wire::Converse] {
+        for (schema, in_words) in [
+            (json!({"type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}}), false),
+            (json!({"type": "object", "additionalProperties": {"type": "string"}}), true),
+        ] {
+            let response_format = ResponseFormat::JsonSchema { name: "t".to_owned(), schema: schema.clone() };
+            server.will_answer(Answer::status(500, ""));
+            ask(&provider(wire, &server), &ModelRequest { response_format, ..request() }).await.result.unwrap_err();
+            let body = server.seen().pop().unwrap().body;
+            let native = body.get("output_config").or(body.get("outputConfig"));
+            assert_eq!(native.is_none(), in_words, "{wire:?} {schema}");
+            let words = body["system"]
+                .as_array()
+                .is_some_and(|it| it[0]["text"].as_str().unwrap().contains(&schema.to_string()));
+            assert_eq!(words, in_words, "{wire:?} {schema}");
+        }
+    }
+}
+
+/// A server that falls silent is left before the time of the call is over.
+#[tokio::test]
+async fn silence_has_a_limit_of_its_own() {
+    for wire in WIRES {
+        let server = Server::start().await;
+        let mut impatient = endpoint(wire, &server);
+        impatient.silence_limit_ms = Some(100);
+        let model = impatient.open(access(wire)).unwrap();
+        server.will_answer(Answer::pieces(vec![b": hello\n\n".to_vec()], End::Open));
+        let error = ask(&model, &request()).await.result.unwrap_err();
+        assert_eq!(error.kind(), &ModelErrorKind::Timeout, "{wire:?}");
+        assert!(error.message().contains("silent for 100 ms"), "{wire:?}: {error}");
+        server.wait_for_open_bodies(0).await;
+    }
+}
+
+#[tokio::test]
+async fn the_name_of_the_output_limit_can_be_chosen() {
+    let server = Server::start().await;
+    let mut azure = endpoint(Wire::Chat, &server);
+    azure.features.output_limit_field = Some(OutputLimitField::MaxCompletionTokens);
+    server.will_answer(Answer::status(500, ""));
+    let asked = ModelRequest { output_tokens_max: Some(9), ..request() };
+    ask(&azure.open(access(Wire::Chat)).unwrap(), &asked).await.result.unwrap_err();
+    let body = server.seen().pop().unwrap().body;
+    assert_eq!((body.get("max_completion_tokens"), body.get("max_tokens")), (Some(&json!(9)), None));
 }
 
 #[test]
