@@ -68,6 +68,11 @@ export class Channel {
     if (this.#live && this.#hasGap()) this.#fillIn(this.#timing.gapMs);
   }
 
+  /** @param {import("./drafts.js").Delta} delta */
+  hear(delta) {
+    for (const watch of [...this.watches]) watch.hear(delta);
+  }
+
   /**
    * The server has sent everything up to a position and will push what follows.
    * @param {number} position

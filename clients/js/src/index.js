@@ -9,5 +9,6 @@
 export { Longhaul } from "./longhaul.js";
 export { Watch } from "./watch.js";
 export { LonghaulProblem, Unreachable } from "./problem.js";
+export { Drafts } from "./drafts.js";
 export { Order, isEnd, positionOf } from "./order.js";
 export { claimsOf, expiryOf } from "./tokens.js";

@@ -196,6 +196,8 @@ export class Live {
     // A kind of message that this version does not know is passed over.
     if (message?.type === "event" && typeof message.event?.id === "string") {
       this.#channels.get(jobOf(message.event))?.take(message.event);
+    } else if (message?.type === "delta" && typeof message.delta?.text === "string") {
+      this.#channels.get(message.delta.job)?.hear(message.delta);
     } else if (message?.type === "subscribed" && typeof message.after === "number") {
       this.#backoff.reset();
       this.#channels.get(message.job)?.subscribed(message.after);

@@ -1,6 +1,7 @@
 /**
  * One reader of one job: an async iterator of its events, each position once and in order, however they arrive.
  */
+import { Drafts } from "./drafts.js";
 import { isEnd, Order } from "./order.js";
 
 /** @typedef {import("./order.js").JobEvent} JobEvent */
@@ -17,6 +18,7 @@ import { isEnd, Order } from "./order.js";
  * @property {boolean} [follow] go on behind the job's end, for a replay may open it again; by default the end ends the
  *   watch
  * @property {(state: WatchState) => void} [onState] told of each change of state
+ * @property {() => void} [onDraft] told when what running steps say has changed: see `drafts`
  * @property {AbortSignal} [signal] closes the watch
  */
 
@@ -25,6 +27,8 @@ export class Watch {
   #order;
   #follow;
   #onState;
+  #onDraft;
+  #drafts = new Drafts();
   #release;
   /** @type {JobEvent[]} */
   #ready = [];
@@ -40,11 +44,12 @@ export class Watch {
    * @param {WatchOptions} options
    * @param {(watch: Watch) => void} release called once, when the watch needs no more events
    */
-  constructor(job, { after = 0, follow = false, onState, signal }, release) {
+  constructor(job, { after = 0, follow = false, onState, onDraft, signal }, release) {
     this.job = job;
     this.#order = new Order(after);
     this.#follow = follow;
     this.#onState = onState;
+    this.#onDraft = onDraft;
     this.#release = release;
     signal?.addEventListener("abort", () => this.close(), { once: true });
     if (signal?.aborted) queueMicrotask(() => this.close());
@@ -61,6 +66,11 @@ export class Watch {
 
   get state() {
     return this.#state;
+  }
+
+  /** What running steps have said so far, by the step's key. It is shown while it lasts; the outcome has the whole. */
+  get drafts() {
+    return this.#drafts.all;
   }
 
   /** Ends the watch; what has arrived can still be read. */
@@ -91,9 +101,20 @@ export class Watch {
     if (this.#state === "ended") return;
     const ready = this.#order.take(event);
     this.#ready.push(...ready);
+    let settled = false;
+    for (const one of ready) settled = this.#drafts.settle(one) || settled;
+    if (settled) this.#onDraft?.();
     const last = ready.at(-1);
     if (last && !this.#follow && isEnd(last)) this.#end(undefined);
     else if (last) this.#wake?.();
+  }
+
+  /**
+   * A running step says something. @internal
+   * @param {import("./drafts.js").Delta} delta
+   */
+  hear(delta) {
+    if (this.#state !== "ended" && this.#drafts.take(delta)) this.#onDraft?.();
   }
 
   /**
