@@ -54,6 +54,24 @@ test("a job is submitted from its form, and its steps appear without a reload", 
   await close(page);
 });
 
+test("what a step says is read while it says it", async () => {
+  const slow = await Stack.start({ options: ["--tokens-per-second", "15"] });
+  const page = await open(browser, slow);
+  const { id } = await slow.client.submit({ agent: "agent-10", input: { steps: 4 } });
+  await page.goto(`${slow.console.split("#")[0]}#/jobs/${id}`);
+  const text = page.locator(".writing pre").first();
+  await text.waitFor();
+  const lengths = new Set();
+  while (!(await status(page).textContent()).includes("COMPLETED")) {
+    if ((await text.count()) > 0) lengths.add(await text.textContent({ timeout: 1_000 }).then((found) => found.length, () => 0));
+    await page.waitForTimeout(25);
+  }
+  assert.ok(lengths.size >= 3, `it grew: ${[...lengths]}`);
+  assert.equal(await page.locator(".writing").count(), 0, "what is done is no draft any more");
+  await close(page);
+  await slow.stop();
+});
+
 test("the list is live", async () => {
   const page = await open(browser, stack);
   await page.locator("table.jobs, .empty").first().waitFor();

@@ -18,11 +18,11 @@ function program() {
 }
 
 export class Stack {
-  /** @param {{ thinkMs?: number, env?: Record<string, string> }} options */
-  static async start({ thinkMs = 250, env = {} } = {}) {
+  /** @param {{ thinkMs?: number, env?: Record<string, string>, options?: string[] }} how */
+  static async start({ thinkMs = 250, env = {}, options = [] } = {}) {
     const stack = new Stack();
     stack.data = await mkdtemp(join(tmpdir(), "longhaul-browser-"));
-    const args = ["up", "--port", "0", "--websocket-port", "0", "--data", stack.data, "--think-ms", String(thinkMs)];
+    const args = ["up", "--port", "0", "--websocket-port", "0", "--data", stack.data, "--think-ms", String(thinkMs), ...options];
     stack.process = spawn(program(), args, { env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"] });
     stack.ended = new Promise((resolve) => stack.process.once("exit", resolve));
     stack.said = "";

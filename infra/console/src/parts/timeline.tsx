@@ -1,5 +1,6 @@
 /** A job's steps over time: a row for each, with bars for its attempts and waits. */
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Longhaul } from "longhaul-client";
 import { now } from "../clock.ts";
 import { duration, exact, moment, plural } from "../format.ts";
 import { api } from "../session.ts";
@@ -12,14 +13,21 @@ import { Value } from "./value.tsx";
 /** Rows that are shown before somebody asks for more: a job may have thousands of steps. */
 const ROWS_SHOWN = 200;
 
+/** What a running step has said so far. */
+export type Draft = Longhaul extends { watch(id: string): { drafts: ReadonlyMap<string, infer D> } } ? D : never;
+
+/** Characters of it that are shown: the end, where it grows. */
+const DRAFT_SHOWN = 4_000;
+
 interface Props {
   story: Story;
   job: Job;
+  drafts?: Draft[];
   /** Offers to replay the job from a position; none where it cannot be. */
   onReplayFrom?: (position: number, step: Step) => void;
 }
 
-export function Timeline({ story, job, onReplayFrom }: Props) {
+export function Timeline({ story, job, drafts = [], onReplayFrom }: Props) {
   const [shorten, setShorten] = useState(true);
   const [shown, setShown] = useState(ROWS_SHOWN);
   const from = Math.min(Date.parse(job.submitted_at), story.firstAt ?? Infinity);
@@ -58,15 +66,31 @@ export function Timeline({ story, job, onReplayFrom }: Props) {
         <button type="button" onClick={() => setShown(shown + 1_000)}>{exact(steps.length - shown)} more steps</button>
       )}
       {works && (
-        <div class="step-row working" role="status">
-          <span class="step-name">working on the next step</span>
+        <div class="step-row working">
+          <span class="step-name">{drafts.length > 0 ? drafts.map((draft) => draft.name).join(", ") : "working on the next step"}</span>
           <span class="track" aria-hidden="true">
             <Bar scale={scale} from={story.lastAt ?? from} to={to} kind="running" />
           </span>
           <span class="step-time">{duration(to - (story.lastAt ?? from))}</span>
         </div>
       )}
+      {works && drafts.map((draft) => <Writing key={draft.step} draft={draft} />)}
     </div>
+  );
+}
+
+/** A running step's words as they come. Each is new to who listens by ear, so they are not read out. */
+function Writing({ draft }: { draft: Draft }) {
+  const place = useRef<HTMLPreElement>(null);
+  useEffect(() => {
+    place.current?.scrollTo(0, place.current.scrollHeight);
+  }, [draft.text]);
+  const text = draft.text.length > DRAFT_SHOWN ? `…${draft.text.slice(-DRAFT_SHOWN)}` : draft.text;
+  return (
+    <figure class="writing">
+      <figcaption>{draft.name}{draft.attempt > 1 && `, attempt ${draft.attempt}`}</figcaption>
+      <pre class="text" ref={place} tabIndex={0}>{text}</pre>
+    </figure>
   );
 }
 

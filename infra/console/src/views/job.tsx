@@ -8,7 +8,7 @@ import { api } from "../session.ts";
 import { childrenOf, emptyStory, fold, type Story } from "../story/fold.ts";
 import { isOver, type Job as JobView, type JobEvent } from "../wire.ts";
 import { Act, Age, Copy, Fault, JobLink, Labels, StatusBadge } from "../parts/common.tsx";
-import { FailureChain, Timeline } from "../parts/timeline.tsx";
+import { FailureChain, Timeline, type Draft } from "../parts/timeline.tsx";
 import { Value } from "../parts/value.tsx";
 import { Activity, RawJournal } from "./journal.tsx";
 import { Replay } from "./replay.tsx";
@@ -25,22 +25,25 @@ const TOGETHER_MS = 60;
 interface Seen {
   story: Story;
   events: JobEvent[];
+  /** What running steps have said so far. */
+  drafts: Draft[];
   link: WatchState;
   error?: unknown;
 }
 
 /** Follows a job's events. */
 function useEvents(id: string): Seen {
-  const [seen, setSeen] = useState<Seen>(() => ({ story: emptyStory(), events: [], link: "connecting" }));
+  const [seen, setSeen] = useState<Seen>(() => ({ story: emptyStory(), events: [], drafts: [], link: "connecting" }));
   useEffect(() => {
     const abort = new AbortController();
     const story = emptyStory();
     const events: JobEvent[] = [];
     let link: WatchState = "connecting";
+    let drafts: Draft[] = [];
     let timer: ReturnType<typeof setTimeout> | undefined;
     const show = (error?: unknown) => {
       timer = undefined;
-      if (!abort.signal.aborted) setSeen({ story: { ...story }, events: [...events], link, error });
+      if (!abort.signal.aborted) setSeen({ story: { ...story }, events: [...events], drafts, link, error });
     };
     const soon = () => (timer ??= setTimeout(show, TOGETHER_MS));
     const onState = (state: WatchState) => {
@@ -49,7 +52,12 @@ function useEvents(id: string): Seen {
     };
     const follow = async () => {
       try {
-        for await (const event of api().watch(id, { follow: true, signal: abort.signal, onState })) {
+        const onDraft = () => {
+          drafts = [...watch.drafts.values()];
+          soon();
+        };
+        const watch = api().watch(id, { follow: true, signal: abort.signal, onState, onDraft });
+        for await (const event of watch) {
           fold(story, event);
           events.push(event);
           soon();
@@ -148,7 +156,7 @@ function JobOf({ id }: { id: string }) {
       <section class="card" aria-labelledby="timeline">
         <h2 id="timeline">Timeline</h2>
         <Timeline
-          story={seen.story} job={job}
+          story={seen.story} job={job} drafts={seen.drafts}
           onReplayFrom={canReplay ? (from, step) => { setReplay({ from, name: step.name }); scrollTo({ top: 0 }); } : undefined}
         />
       </section>
