@@ -20,8 +20,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let console = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("console");
     let out = env::var("OUT_DIR")?;
     println!("cargo::rerun-if-changed={}", console.display());
-    let mut names: Vec<String> =
-        fs::read_dir(&console)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect::<Result<_, std::io::Error>>()?;
+    let mut names: Vec<String> = fs::read_dir(&console)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect::<Result<_, std::io::Error>>()?;
     names.sort();
     let mut table = String::from("&[\n");
     for name in names {
@@ -30,12 +31,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             Some("js") => "text/javascript; charset=utf-8",
             Some("css") => "text/css; charset=utf-8",
             Some("svg") => "image/svg+xml",
+            Some("txt") => "text/plain; charset=utf-8",
             _ => return Err(format!("console/{name} has an ending whose media type is not known here").into()),
         };
         let content = fs::read(console.join(&name))?;
-        let tag = Sha256::digest(&content).iter().take(12).try_fold(String::new(), |mut tag, byte| {
-            write!(tag, "{byte:02x}").map(|()| tag)
-        })?;
+        let tag = Sha256::digest(&content)
+            .iter()
+            .take(12)
+            .try_fold(String::new(), |mut tag, byte| write!(tag, "{byte:02x}").map(|()| tag))?;
         let packed = content.len() > PLAIN_BYTES_MAX;
         let content = if packed { gzip(&content)? } else { content };
         let path = Path::new(&out).join(format!("console-{name}"));

@@ -122,7 +122,7 @@ async function bundle() {
     bytes += Number(answer.headers.get("content-length"));
     const text = await answer.text();
     // Pages and scripts name what else there is.
-    for (const [, other] of text.matchAll(/["'`](?:\.\/)([\w-]+\.(?:js|css|svg))["'`]/g)) seen.add(other);
+    for (const [, other] of text.matchAll(/["'`](?:\.\/)([\w-]+\.(?:js|css|svg|txt))["'`]/g)) seen.add(other);
   }
   return bytes;
 }

@@ -76,13 +76,13 @@ fn answer(service: &Service, name: &str, headers: &HeaderMap, request: &Request)
         return Refused(Problem::UnknownRoute { path: request.uri().path().to_owned() }).into_response();
     };
     let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-    let response = if known.is_some_and(|known| known.split(',').any(|tag| tag.trim().trim_start_matches("W/") == file.tag))
-    {
-        StatusCode::NOT_MODIFIED.into_response()
-    } else {
-        let response = with_header(file.content.into_response(), CONTENT_TYPE, file.media_type);
-        if file.packed { with_header(response, CONTENT_ENCODING, "gzip") } else { response }
-    };
+    let response =
+        if known.is_some_and(|known| known.split(',').any(|tag| tag.trim().trim_start_matches("W/") == file.tag)) {
+            StatusCode::NOT_MODIFIED.into_response()
+        } else {
+            let response = with_header(file.content.into_response(), CONTENT_TYPE, file.media_type);
+            if file.packed { with_header(response, CONTENT_ENCODING, "gzip") } else { response }
+        };
     let policy = policy(websocket(service).as_deref());
     let guards: [(HeaderName, &str); 7] = [
         (ETAG, file.tag),

@@ -38,6 +38,9 @@ function Console() {
         <Fault error={error} />
         {settings.value && (Page ? <Page /> : <p class="empty">There is no such page. <a href="#/jobs">Jobs</a></p>)}
       </main>
+      <footer class="bottom">
+        Longhaul {settings.value?.version} · <a href="./licences.txt">licences of what this page is made with</a>
+      </footer>
       {expired.value && <div class="veil" role="dialog" aria-modal="true" aria-labelledby="sign-in"><SignIn again /></div>}
     </>
   );
