@@ -115,6 +115,28 @@ pub fn ending(journal: &Journal, wanted: &Ending) -> Ending {
     }
 }
 
+/// What a driver does that was settling an end and has looked at the journal again.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AfterLook {
+    /// A person has opened the job again: give it back.
+    Release,
+    /// The end stands as it was: settle on.
+    GoOn,
+    /// The job was opened again and has ended otherwise since: settle that end instead.
+    Settle(Ending),
+}
+
+/// Decides about `settled` after a refused write of the job item. A driver that came to an end by reading it has left
+/// no `claimed` entry, so that one of a lower epoch may have driven a replayed job to another end meanwhile.
+#[must_use]
+pub fn after_look(journal: &Journal, settled: &Ending) -> AfterLook {
+    match journal.ending() {
+        None => AfterLook::Release,
+        Some(ending) if ending == settled => AfterLook::GoOn,
+        Some(ending) => AfterLook::Settle(ending.clone()),
+    }
+}
+
 /// The failure of a job whose workers die.
 #[must_use]
 pub fn worker_lost(times: u32) -> Failure {

@@ -167,6 +167,27 @@ impl Held {
         }
     }
 
+    /// Takes over the mark that a refused write found in `found`, if this claim's lease still stands there: an earlier
+    /// write of this holder went through although no answer said so. False: the job is not this holder's any more.
+    ///
+    /// It is the lease's mark that is compared, which is the claim's own: never worker and epoch.
+    #[must_use]
+    pub fn catch_up(&mut self, found: &Job) -> bool {
+        match &found.progress.state {
+            JobState::Processing { lease } if *lease == self.lease => {
+                self.last_write = found.last_write;
+                true
+            }
+            JobState::Processing { .. }
+            | JobState::Pending
+            | JobState::Waiting { .. }
+            | JobState::Blocked { .. }
+            | JobState::Completed
+            | JobState::Failed
+            | JobState::Cancelled => false,
+        }
+    }
+
     fn write(&self, nonce: Nonce, wakes: Option<u64>, state: JobState, due: Option<Timestamp>, at: &At) -> JobWrite {
         JobWrite {
             nonce,

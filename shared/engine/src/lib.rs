@@ -18,6 +18,7 @@ pub mod retry;
 pub mod sweep;
 pub mod time;
 pub mod wait;
+pub mod walk;
 
 pub use entry::{Batch, Entry, StepKind};
 pub use failure::{ErrorClass, Failure};

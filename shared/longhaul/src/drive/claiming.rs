@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use longhaul_engine::append::{AfterRead, NextMove, OnConflict, after_read, next_move, on_conflict, worker_lost};
-use longhaul_engine::claim::{At, Claim, ClaimDecision, Held, Holder, News, NoClaim, decide, died_unread, holder};
+use longhaul_engine::claim::{At, Claim, ClaimDecision, Held, Holder, News, NoClaim, decide, holder};
 use longhaul_engine::ids::Seq;
 use longhaul_engine::job::Progress;
 use longhaul_engine::journal::Ending;
+use longhaul_engine::walk::{AfterWalk, Walk};
 use longhaul_engine::{Batch, Entry, Job, JobId, Journal, limits};
 
 use super::{DriveError, Handled, Holding, Invocation};
@@ -34,7 +35,7 @@ impl<S: Store> Invocation<'_, S> {
         if driven.is_err() {
             // A store that fails is no crash of the worker: give the job back, if it can still be said.
             let at = At { tail: job.progress.tail, totals: job.progress.totals, now: self.clock.now() };
-            if let Err(error) = self.store.write_job(reference, &holding.held.release(fresh_nonce(), &at)).await {
+            if let Err(error) = self.write_as_holder(&mut holding, |held| held.release(fresh_nonce(), &at)).await {
                 tracing::warn!(job = %reference.job, error = %error, "the job was not given back; its lease must lapse");
             }
         }
@@ -48,10 +49,18 @@ impl<S: Store> Invocation<'_, S> {
         progress: &Progress,
     ) -> Result<Handled, DriveError> {
         let job = holding.reference.job;
-        if claim.suspicious
-            && let Some((end, deaths)) = self.died_unread(job, progress.tail, claim.write.progress.attempts).await?
-        {
-            return self.give_up_unread(holding, end, deaths).await;
+        if claim.suspicious {
+            let walk = self.walk(job, progress.tail).await?;
+            let end = walk.at();
+            match walk.decide(claim.epoch, claim.write.progress.attempts) {
+                AfterWalk::Read => {}
+                AfterWalk::Stop(stop) => {
+                    tracing::info!(%job, epoch = claim.epoch.0, "stopped before the first step: {stop}");
+                    return Ok(Handled::Acknowledge);
+                }
+                AfterWalk::Settle(ending) => return self.settle_unread(holding, end, &ending).await,
+                AfterWalk::GiveUp { deaths } => return self.give_up_unread(holding, end, deaths).await,
+            }
         }
         let batches = self.store.journal(job, Seq::FIRST).await?;
         let mut journal = Journal::read(batches).map_err(|source| DriveError::Journal { job, source })?;
@@ -137,16 +146,13 @@ impl<S: Store> Invocation<'_, S> {
         }
     }
 
-    /// The end of the journal of a job whose workers died unread, too often, and how often. Walks from the last known tail, one
-    /// position at a time, so that nothing large is held at once.
-    async fn died_unread(&self, job: JobId, tail: Seq, attempts: u32) -> Result<Option<(Seq, u32)>, DriveError> {
-        let (mut at, mut claims_written) = (tail, 0_u32);
-        while let Some(batch) = self.store.batch_at(job, at).await? {
-            let claims = batch.entries.iter().filter(|entry| matches!(entry, Entry::Claimed { .. })).count();
-            claims_written = claims_written.saturating_add(u32::try_from(claims).unwrap_or(u32::MAX));
-            at = batch.next();
+    /// Walks from the last known tail to the journal's end, so that nothing large is held at once.
+    async fn walk(&self, job: JobId, tail: Seq) -> Result<Walk, DriveError> {
+        let mut walk = Walk::from(tail);
+        while let Some(batch) = self.store.batch_at(job, walk.at()).await? {
+            walk.pass(batch);
         }
-        Ok(died_unread(attempts, claims_written).then(|| (at, attempts.saturating_sub(claims_written))))
+        Ok(walk)
     }
 
     /// Ends a job whose workers die before they can read its journal, without reading it: walks from the last known

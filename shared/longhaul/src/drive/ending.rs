@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use longhaul_engine::append::ending as decide_ending;
-use longhaul_engine::claim::At;
+use longhaul_engine::append::{AfterLook, after_look, ending as decide_ending};
+use longhaul_engine::claim::{At, Held};
 use longhaul_engine::ids::{Seq, SignalKey};
-use longhaul_engine::job::{Job, Progress, Totals};
+use longhaul_engine::job::{Job, JobWrite, Progress, Totals};
 use longhaul_engine::journal::Ending;
 use longhaul_engine::{JobId, Journal, Timestamp, wait};
 
@@ -44,7 +44,7 @@ impl<S: Store> Invocation<'_, S> {
         &self,
         holding: &mut Holding,
         journal: &mut Journal,
-        ending: Ending,
+        mut ending: Ending,
     ) -> Result<Handled, DriveError> {
         self.tell_all(holding, journal, &ending).await?;
         loop {
@@ -59,9 +59,15 @@ impl<S: Store> Invocation<'_, S> {
                     if !self.look_again(holding, journal, &found).await? {
                         return Ok(Handled::Acknowledge);
                     }
-                    if journal.ending().is_none() {
-                        // A person has replayed it meanwhile.
-                        return self.release(holding, &At::of(journal, self.clock.now())).await;
+                    match after_look(journal, &ending) {
+                        AfterLook::GoOn => {}
+                        AfterLook::Release => {
+                            return self.release(holding, &At::of(journal, self.clock.now())).await;
+                        }
+                        AfterLook::Settle(other) => {
+                            self.tell_all(holding, journal, &other).await?;
+                            ending = other;
+                        }
                     }
                 }
             }
@@ -84,7 +90,7 @@ impl<S: Store> Invocation<'_, S> {
             let write = holding.held.finish(fresh_nonce(), ending, &at);
             match self.store.write_job(&holding.reference, &write).await? {
                 Write::Written { .. } => return Ok(Handled::Acknowledge),
-                Write::Refused(found) if found.last_write == holding.held.last_write => {
+                Write::Refused(found) if holding.held.catch_up(&found) => {
                     if self.store.batch_at(holding.reference.job, tail).await?.is_some() {
                         // Only a replay stands behind an end.
                         return self.release(holding, &at).await;
@@ -161,7 +167,7 @@ impl<S: Store> Invocation<'_, S> {
         journal: &mut Journal,
         found: &Job,
     ) -> Result<bool, DriveError> {
-        if found.last_write != holding.held.last_write {
+        if !holding.held.catch_up(found) {
             tracing::info!(job = %holding.reference.job, "another session has claimed the job meanwhile");
             return Ok(false);
         }
@@ -173,12 +179,28 @@ impl<S: Store> Invocation<'_, S> {
     }
 
     /// Gives the job back so that another invocation goes on at once.
-    pub(super) async fn release(&self, holding: &Holding, at: &At) -> Result<Handled, DriveError> {
-        let write = holding.held.release(fresh_nonce(), at);
-        if let Write::Written { .. } = self.store.write_job(&holding.reference, &write).await? {
+    pub(super) async fn release(&self, holding: &mut Holding, at: &At) -> Result<Handled, DriveError> {
+        if self.write_as_holder(holding, |held| held.release(fresh_nonce(), at)).await? {
             self.store.send(&Continuation::job(holding.reference.clone()), Duration::ZERO).await?;
         }
         Ok(Handled::Acknowledge)
+    }
+
+    /// Makes a write of the job item that no signal can stand against. False: another session holds the job.
+    pub(super) async fn write_as_holder(
+        &self,
+        holding: &mut Holding,
+        write: impl Fn(&Held) -> JobWrite,
+    ) -> Result<bool, StoreError> {
+        loop {
+            let known = holding.held.last_write;
+            match self.store.write_job(&holding.reference, &write(&holding.held)).await? {
+                Write::Written { .. } => return Ok(true),
+                // An earlier write of ours had gone through unanswered: this one goes behind it.
+                Write::Refused(found) if holding.held.catch_up(&found) && holding.held.last_write != known => {}
+                Write::Refused(_) => return Ok(false),
+            }
+        }
     }
 
     /// Gives the job back to wait. None: something came meanwhile and was taken in; look again.

@@ -301,15 +301,14 @@ impl<S: Store> Invocation<'_, S> {
                 true
             }
             Ok(Write::Refused(found)) => {
-                let mine = found.last_write == holding.held.last_write;
+                let mine = holding.held.catch_up(&found);
                 if !mine {
                     tracing::info!(job = %holding.reference.job, epoch = holding.epoch().0, "stopped: the lease is lost");
                 }
                 mine
             }
             Err(error) => {
-                // The write may have gone through: then the next one is refused for its mark, and the job goes to
-                // another session; nothing is lost by that.
+                // The write may have gone through: then the next one is refused for its mark and catches up.
                 tracing::warn!(job = %holding.reference.job, %error, "the due time was not moved on");
                 true
             }
@@ -338,14 +337,13 @@ impl<S: Store> Invocation<'_, S> {
     }
 
     /// The journal does not match the code: nothing is executed, people are told, the job goes on after a fix.
-    async fn block(&self, holding: &Holding, at: &At, mismatch: Mismatch) -> Result<Handled, DriveError> {
+    async fn block(&self, holding: &mut Holding, at: &At, mismatch: Mismatch) -> Result<Handled, DriveError> {
         tracing::error!(
             job = %holding.reference.job, agent = %holding.order.agent,
             recorded = %mismatch.recorded, attempted = %mismatch.attempted,
             "BLOCKED: the journal does not match the code; roll back or register the version that wrote it"
         );
-        let write = holding.held.block(fresh_nonce(), mismatch, at);
-        self.store.write_job(&holding.reference, &write).await?;
+        self.write_as_holder(holding, |held| held.block(fresh_nonce(), mismatch.clone(), at)).await?;
         Ok(Handled::Acknowledge)
     }
 }

@@ -81,6 +81,35 @@ async fn b08_a_job_that_kills_its_workers_ends_as_worker_lost() {
     }
 }
 
+/// Found by the model check: the worker that ended the job unread died too, and the next one wrote a second end behind
+/// the first, which made the journal unreadable.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_ended_unread_is_ended_once() {
+    let mut workshop = Workshop::new(Sim::faultless(), ten_steps(&Done::default()));
+    let order = workshop.order("agent", json!(null));
+    let (sim, id) = (workshop.sim.clone(), order.id);
+    workshop.crashes = Rc::new(move |_| {
+        let claims = sim.job(id).map_or(0, |job| job.progress.epoch.0);
+        match claims {
+            // Over the reading of the journal; a takeover looks the dead session up before.
+            0 => Some(killed(5, Moment::Before)),
+            1..=4 => Some(killed(6, Moment::Before)),
+            // Behind its append of the end: announced, watchdog, item, session, claim, walk, end.
+            5 => Some(killed(7, Moment::After)),
+            _ => None,
+        }
+    });
+    workshop
+        .run(2, async {
+            let job = workshop.submit(order).await;
+            let failure = failure(&workshop, &job).await;
+            assert_eq!(failure.class, ErrorClass::WorkerLost);
+            assert_eq!(workshop.ended(&job).await.progress.epoch.0, 7, "{}", workshop.story(&job));
+            assert_eq!(workshop.story(&job).matches("\"failed\"").count(), 1, "{}", workshop.story(&job));
+        })
+        .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn workers_that_die_behind_progress_do_not_end_the_job() {
     let done = Done::default();
