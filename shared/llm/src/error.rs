@@ -205,7 +205,9 @@ impl ModelError {
         self
     }
 
-    pub(crate) fn with_usage(mut self, usage: Usage) -> Self {
+    /// The same error with what the failed call cost nevertheless.
+    #[must_use]
+    pub fn with_usage(mut self, usage: Usage) -> Self {
         self.details().usage = Some(usage);
         self
     }

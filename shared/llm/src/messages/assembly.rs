@@ -146,6 +146,9 @@ impl<'a> Assembly<'a> {
             Meaning::Whole | Meaning::Paused if self.has_nameless_call() => {
                 error(ModelErrorKind::Transient, "the answer holds a tool call without a name".to_owned())
             }
+            Meaning::Whole if raw == "tool_use" && self.blocks.is_empty() => {
+                error(ModelErrorKind::Transient, "the answer ends with \"tool_use\" and holds nothing".to_owned())
+            }
             Meaning::Whole | Meaning::Paused => None,
             Meaning::OutputLimit => {
                 let cut = Cut::OutputLimit;

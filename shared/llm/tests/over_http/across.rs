@@ -238,34 +238,37 @@ async fn a_stream_cut_anywhere_is_no_answer() {
     }
 }
 
+async fn check_time_limit_and_drop(wire: Wire) {
+    let server = Server::start().await;
+    let model = provider(wire, &server);
+    let [first, _] = turns(wire);
+    let open = || {
+        let kind = if wire == Wire::Converse { "application/vnd.amazon.eventstream" } else { "text/event-stream" };
+        Answer::pieces(vec![first[..first.len() / 2].to_vec()], End::Open).header("content-type", kind)
+    };
+    server.will_answer(open());
+    // Long enough for half an answer on a busy machine.
+    let asked = ModelRequest { time_limit_ms: 1_500, ..request() };
+    let error = ask(&model, &asked).await.result.unwrap_err();
+    assert_eq!(error.kind(), &ModelErrorKind::Timeout, "{wire:?}");
+    assert!(error.partial().unwrap().text.starts_with("Let me "), "{wire:?}: what had arrived is told");
+    server.wait_for_open_bodies(0).await;
+    server.will_answer(open());
+    {
+        let asked = request();
+        let call = ask(&model, &asked);
+        tokio::select! {
+            _ = call => panic!("the server never answers"),
+            () = server.wait_for_open_bodies(1) => {}
+        }
+    }
+    // The server sees the connection close, not only the silence of a client.
+    tokio::time::timeout(Duration::from_secs(2), server.wait_for_open_bodies(0)).await.expect("closed");
+}
+
 #[tokio::test]
 async fn the_time_limit_and_a_drop_close_the_connection() {
-    for wire in WIRES {
-        let server = Server::start().await;
-        let model = provider(wire, &server);
-        let [first, _] = turns(wire);
-        let open = || {
-            let kind = if wire == Wire::Converse { "application/vnd.amazon.eventstream" } else { "text/event-stream" };
-            Answer::pieces(vec![first[..first.len() / 2].to_vec()], End::Open).header("content-type", kind)
-        };
-        server.will_answer(open());
-        let asked = ModelRequest { time_limit_ms: 200, ..request() };
-        let error = ask(&model, &asked).await.result.unwrap_err();
-        assert_eq!(error.kind(), &ModelErrorKind::Timeout, "{wire:?}");
-        assert!(error.partial().unwrap().text.starts_with("Let me "), "{wire:?}: what had arrived is told");
-        server.wait_for_open_bodies(0).await;
-        server.will_answer(open());
-        {
-            let asked = request();
-            let call = ask(&model, &asked);
-            tokio::select! {
-                _ = call => panic!("the server never answers"),
-                () = server.wait_for_open_bodies(1) => {}
-            }
-        }
-        // The server sees the connection close, not only the silence of a client.
-        tokio::time::timeout(Duration::from_secs(2), server.wait_for_open_bodies(0)).await.expect("closed");
-    }
+    futures::future::join_all(WIRES.map(check_time_limit_and_drop)).await;
 }
 
 #[tokio::test]
@@ -301,5 +304,47 @@ async fn a13_errors_in_the_body_of_a_200() {
         let error =
             crate::wires::answered(Wire::Converse, Answer::ok(crate::wires::file(name))).await.result.unwrap_err();
         assert_eq!(error.kind(), kind, "{name}: {error}");
+    }
+}
+
+/// Every counter, from the words that each format has for it, means the same.
+#[tokio::test]
+async fn usage_is_counted_alike() {
+    let all =
+        Usage { input_tokens: 100, output_tokens: 50, cached_tokens: 30, reasoning_tokens: 20, cache_write_tokens: 10 };
+    let rows = [
+        (
+            Wire::Chat,
+            json!({"choices": [{"finish_reason": "stop", "message": {"content": "a"}}], "usage": {
+                "prompt_tokens": 100, "completion_tokens": 50,
+                "prompt_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 10},
+                "completion_tokens_details": {"reasoning_tokens": 20}}}),
+            all,
+        ),
+        (
+            Wire::Responses,
+            json!({"output": [], "usage": {"input_tokens": 100, "output_tokens": 50,
+                "input_tokens_details": {"cached_tokens": 30, "cache_write_tokens": 10},
+                "output_tokens_details": {"reasoning_tokens": 20}}}),
+            all,
+        ),
+        (
+            Wire::Messages,
+            json!({"content": [], "stop_reason": "end_turn", "usage": {"input_tokens": 60, "output_tokens": 50,
+                "cache_read_input_tokens": 30, "cache_creation_input_tokens": 10,
+                "output_tokens_details": {"thinking_tokens": 20}}}),
+            all,
+        ),
+        (
+            Wire::Converse,
+            json!({"output": {"message": {"content": []}}, "stopReason": "end_turn", "usage": {"inputTokens": 60,
+                "outputTokens": 50, "cacheReadInputTokens": 30, "cacheWriteInputTokens": 10}}),
+            // This format does not tell thoughts apart.
+            Usage { reasoning_tokens: 0, ..all },
+        ),
+    ];
+    for (wire, body, usage) in rows {
+        let reply = crate::wires::answered(wire, Answer::ok(body.to_string())).await.result.unwrap();
+        assert_eq!(reply.usage, usage, "{wire:?}");
     }
 }

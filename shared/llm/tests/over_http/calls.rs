@@ -181,7 +181,7 @@ async fn the_time_limit_covers_the_whole_call() {
     let server = Server::start().await;
     let begun = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hel\"}}]}\n\n";
     server.will_answer(Answer::pieces(vec![begun.into()], End::Open));
-    let request = ModelRequest { time_limit_ms: 200, ..ModelRequest::new("m", vec![Message::user("hi")]) };
+    let request = ModelRequest { time_limit_ms: 1_500, ..ModelRequest::new("m", vec![Message::user("hi")]) };
     let error = model(&server).complete_with(&request, &mut |_| {}).await.unwrap_err();
     assert_eq!(error.kind(), &ModelErrorKind::Timeout);
     assert_eq!(error.partial().unwrap().text, "Hel");

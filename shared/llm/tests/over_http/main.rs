@@ -5,6 +5,7 @@
 
 mod across;
 mod background;
+mod blocks;
 mod calls;
 mod configuration;
 mod fallback;
