@@ -4,6 +4,7 @@ pub mod cli;
 pub mod corpus;
 pub mod gateway;
 pub mod lambda;
+pub mod soak;
 pub mod stack;
 pub mod stores;
 

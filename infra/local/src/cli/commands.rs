@@ -55,6 +55,7 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
             print(&Issuer::open(&data)?.mint(place.tenant.as_str(), &subject, lifetime)?)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Soak(arguments) => super::soak::soak(&place, arguments).await,
         // `super::run` has taken this way already: a function has a runtime of its own.
         Command::Function { name } => Err(CliError::Argument { argument: "function", what: name }),
     }

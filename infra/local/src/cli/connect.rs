@@ -58,6 +58,12 @@ impl Place {
 
     /// The setup of a stack that this command starts.
     pub(super) fn options(&self) -> Result<StackOptions, CliError> {
+        self.options_in(None)
+    }
+
+    /// The same in this folder, where one is named.
+    pub(super) fn options_in(&self, data: Option<PathBuf>) -> Result<StackOptions, CliError> {
+        let data = data.map_or_else(|| self.folder(), Ok)?;
         let program = std::env::current_exe()?;
         let lookup = |name: &str| std::env::var(name).ok();
         Ok(StackOptions {
@@ -72,7 +78,7 @@ impl Place {
             faults: self.running.faults.plan()?,
             worker_clock_offsets_seconds: self.running.faults.worker_clock_offsets_seconds.clone(),
             env: std::env::vars().filter(|(name, _)| PASSED_ON.contains(&name.as_str())).collect(),
-            ..StackOptions::new(self.folder()?, program)
+            ..StackOptions::new(data, program)
         })
     }
 

@@ -92,6 +92,9 @@ pub enum CliError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A soak.
+    #[error("the soak came to no verdict")]
+    Soak(#[from] crate::soak::run::SoakError),
     /// Output.
     #[error("the output cannot be written")]
     Output(#[from] io::Error),

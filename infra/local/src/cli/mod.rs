@@ -8,6 +8,7 @@ mod follow;
 mod functions;
 mod output;
 mod progress;
+mod soak;
 mod tables;
 
 use std::path::PathBuf;
@@ -141,6 +142,8 @@ enum Command {
         #[arg(long, default_value = "developer")]
         subject: String,
     },
+    /// Load a stack of its own with jobs, kill its processes at random, and judge: nothing lost, nothing doubled?
+    Soak(soak::SoakArguments),
     /// Run one of the Lambda functions; the stack starts these.
     #[command(hide = true)]
     Function {
