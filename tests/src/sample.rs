@@ -109,7 +109,7 @@ pub fn outcomes(at: u64, count: u64) -> Batch {
 #[must_use]
 pub fn claim(job: &Job, by: &str) -> Claim {
     match decide(job, &session(by), Holder::Dead, News::Something, fresh_nonce(), NOW) {
-        ClaimDecision::Claim(claim) => claim,
+        ClaimDecision::Claim(claim) => *claim,
         other => panic!("no claim was decided but {other:?}"),
     }
 }

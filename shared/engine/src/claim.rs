@@ -61,7 +61,7 @@ pub enum ClaimDecision {
     /// Look for a journal entry from this position on, then decide again.
     Peek(Seq),
     /// Make this write; when it goes through, the job is mine.
-    Claim(Claim),
+    Claim(Box<Claim>),
 }
 
 /// A claim to be made.
@@ -115,7 +115,7 @@ pub fn decide(
     }
 }
 
-fn claim(job: &Job, session: &SessionId, nonce: Nonce, takeover: bool, now: Timestamp) -> Claim {
+fn claim(job: &Job, session: &SessionId, nonce: Nonce, takeover: bool, now: Timestamp) -> Box<Claim> {
     let epoch = job.progress.epoch.next();
     let attempts = job.progress.attempts.saturating_add(1);
     let progress = Progress {
@@ -127,12 +127,12 @@ fn claim(job: &Job, session: &SessionId, nonce: Nonce, takeover: bool, now: Time
         totals: job.progress.totals,
         updated_at: now,
     };
-    Claim {
+    Box::new(Claim {
         write: JobWrite { nonce, last_write: job.last_write, wakes: None, progress },
         epoch,
         takeover,
         suspicious: attempts > limits::CLAIM_ATTEMPTS_MAX,
-    }
+    })
 }
 
 /// Whether a job has to end without its journal being read: of the claims since the last write of the job item

@@ -61,34 +61,102 @@ const ROW: Instance =
 /// Instances for every run of the tests.
 pub const SMALL: &[Instance] = &[
     Instance {
-        name: "two steps, a crash and a pause",
+        name: "two steps: crash, duplicate",
         job: &[STEP, STEP],
-        bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS },
+        bounds: Budget { crash: 1, double: 1, ..NO_FAULTS },
         ..ROW
     },
-    Instance { name: "a signal and a cancel without a fault", job: &[STEP, WAIT], asks: &[SIGNAL, CANCEL], ..ROW },
+    Instance { name: "wait: signal and cancel, no fault", job: &[STEP, WAIT], asks: &[SIGNAL, CANCEL], ..ROW },
+    Instance {
+        name: "wait: repeated and late writes",
+        job: &[WAIT],
+        asks: &[SIGNAL],
+        bounds: Budget { repeat: 1, late: 1, ..NO_FAULTS },
+        ..ROW
+    },
+    Instance { name: "failure, replay", job: &[FATAL], asks: &[REPLAY], bounds: CRASH, ..ROW },
+    Instance { name: "at-most-once: crash", job: &[ONCE], bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS }, ..ROW },
+    Instance { name: "child: crash", job: &[Op::Child], child: &[STEP], bounds: CRASH, ..ROW },
 ];
+
+/// One process dies.
+const CRASH: Budget = Budget { crash: 1, ..NO_FAULTS };
+/// One of each.
+const EACH: Budget =
+    Budget { crash: 1, fail: 1, repeat: 1, late: 1, pause: 1, loss: 1, double: 1, early: 1, deadline: 1, again: 1 };
 
 /// Instances for `make verify`.
 pub const LARGE: &[Instance] = &[
-    Instance { name: "deaths", job: &[STEP], asks: &[REPLAY], bounds: Budget { crash: 7, ..NO_FAULTS }, ..ROW },
     Instance {
-        name: "wait, all kinds of faults",
+        name: "one step: every fault once, all at once",
+        job: &[STEP],
+        bounds: EACH,
+        states_max: Some(60_000_000),
+        ..ROW
+    },
+    Instance {
+        name: "t3",
+        job: &[STEP, STEP],
+        bounds: Budget { crash: 1, pause: 1, double: 1, ..NO_FAULTS },
+        sessions: 3,
+        ..ROW
+    },
+    Instance {
+        name: "zombies",
         job: &[STEP, WAIT],
         asks: &[SIGNAL, CANCEL],
-        bounds: Budget {
-            crash: 1,
-            fail: 1,
-            repeat: 1,
-            late: 1,
-            pause: 1,
-            loss: 1,
-            double: 1,
-            early: 1,
-            deadline: 1,
-            again: 1,
-        },
-        states_max: Some(3_000_000),
+        bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS },
+        states_max: Some(40_000_000),
+        ..ROW
+    },
+    Instance {
+        name: "wf",
+        job: &[STEP, WAIT],
+        asks: &[SIGNAL, CANCEL],
+        bounds: Budget { fail: 1, repeat: 1, late: 1, ..NO_FAULTS },
+        states_max: Some(40_000_000),
+        ..ROW
+    },
+    Instance {
+        name: "retry",
+        job: &[FLAKY, TIMED],
+        asks: &[SIGNAL],
+        bounds: Budget { crash: 1, loss: 1, early: 1, deadline: 1, ..NO_FAULTS },
+        states_max: Some(40_000_000),
+        ..ROW
+    },
+    Instance {
+        name: "once",
+        job: &[ONCE, TIMED],
+        asks: &[SIGNAL, REPLAY_EDITED],
+        bounds: CRASH,
+        states_max: Some(40_000_000),
+        ..ROW
+    },
+    Instance {
+        name: "childcancel",
+        job: &[Op::Child],
+        child: &[STEP],
+        asks: &[CANCEL],
+        bounds: Budget { crash: 1, loss: 1, ..NO_FAULTS },
+        states_max: Some(40_000_000),
+        ..ROW
+    },
+    Instance {
+        name: "childreplay",
+        job: &[Op::Child],
+        child: &[FATAL],
+        asks: &[CANCEL, REPLAY],
+        bounds: NO_FAULTS,
+        states_max: Some(40_000_000),
+        ..ROW
+    },
+    Instance {
+        name: "deaths",
+        job: &[STEP],
+        asks: &[REPLAY],
+        bounds: Budget { crash: 6, ..NO_FAULTS },
+        states_max: Some(40_000_000),
         ..ROW
     },
     Instance {
@@ -98,22 +166,10 @@ pub const LARGE: &[Instance] = &[
         bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS },
         ..ROW
     },
-    Instance {
-        name: "once",
-        job: &[ONCE, TIMED],
-        asks: &[SIGNAL, REPLAY_EDITED],
-        bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS },
-        ..ROW
-    },
-    Instance {
-        name: "child",
-        job: &[Op::Child],
-        child: &[STEP],
-        asks: &[CANCEL],
-        bounds: Budget { crash: 1, fail: 1, ..NO_FAULTS },
-        ..ROW
-    },
 ];
+
+/// A run: each state with what happens in it.
+pub type Run = Vec<(State, Option<Action>)>;
 
 /// What a check came to.
 #[derive(Debug)]
@@ -127,7 +183,7 @@ pub struct Verdict {
     /// Whether all states within the bounds were met.
     pub exhausted: bool,
     /// What was broken, with the run that breaks it.
-    pub broken: Option<(Broken, Vec<(State, Option<Action>)>)>,
+    pub broken: Option<(Broken, Run)>,
 }
 
 impl Instance {

@@ -121,8 +121,10 @@ pub enum Mark {
     },
 }
 
-/// The key of the cancel that a job's end sends to its children.
-pub const PARENT_ENDED: u8 = u8::MAX;
+/// The key of the cancel that a job's end sends to its children, the job's replays to be added.
+pub const PARENT_ENDED: u8 = 100;
+/// The key of the replay of a child that a replayed parent sends, the job's replays to be added.
+pub const PARENT_REPLAYED: u8 = 200;
 
 /// The time at a tick. A tick is an hour: longer than every distance of the protocol, so that between two ticks
 /// everything that was due comes due.
@@ -393,19 +395,7 @@ fn entry(job: u8, mark: Mark, script: Script) -> Entry {
             let class = if interrupted { "interrupted" } else { "invalid" };
             step(op, "step_failed", json!({"attempt": attempt, "started_at": 0, "failure": failure(class)}))
         }
-        Mark::Waiting { op, tick } => {
-            let (on, until) = match script.op(op) {
-                Some(Op::Child) => (json!({"for": "child", "child": child}), None),
-                Some(Op::Sleep) => (json!({"for": "time"}), Some(at(tick).as_millis() + TIMEOUT_MS)),
-                Some(Op::Wait { timeout: true }) => {
-                    (json!({"for": "signal", "signal": "approval"}), Some(at(tick).as_millis() + TIMEOUT_MS))
-                }
-                Some(Op::Wait { timeout: false } | Op::Step { .. }) | None => {
-                    (json!({"for": "signal", "signal": "approval"}), None)
-                }
-            };
-            step(op, "waiting", json!({"on": on, "until": until}))
-        }
+        Mark::Waiting { op, tick } => step(op, "waiting", awaited(script, op, tick)),
         Mark::WaitEnded { op, by: None } => step(op, "wait_ended", json!({"end": {"by": "time"}})),
         Mark::WaitEnded { op, by: Some(seq) } => {
             step(op, "wait_ended", json!({"end": {"by": "signal", "signal_seq": seq}}))
@@ -435,4 +425,17 @@ fn entry(job: u8, mark: Mark, script: Script) -> Entry {
         }
     };
     serde_json::from_value(wire).expect("an entry in its wire form")
+}
+
+/// What a wait is for, and until when.
+fn awaited(script: Script, op: u8, tick: u8) -> Value {
+    let timeout = at(tick).as_millis() + TIMEOUT_MS;
+    match script.op(op) {
+        Some(Op::Child) => json!({"on": {"for": "child", "child": job_id(1)}, "until": null}),
+        Some(Op::Sleep) => json!({"on": {"for": "time"}, "until": timeout}),
+        Some(Op::Wait { timeout: true }) => json!({"on": {"for": "signal", "signal": "approval"}, "until": timeout}),
+        Some(Op::Wait { timeout: false } | Op::Step { .. }) | None => {
+            json!({"on": {"for": "signal", "signal": "approval"}, "until": null})
+        }
+    }
 }

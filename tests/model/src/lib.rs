@@ -13,6 +13,8 @@
 )]
 
 pub mod broken;
+mod claiming;
+mod driving;
 pub mod instances;
 mod items;
 pub mod ledger;
@@ -23,5 +25,7 @@ mod quiet;
 pub mod rules;
 pub mod script;
 pub mod state;
+pub mod steps;
 pub mod trace;
-pub mod worker;
+mod worker;
+mod writing;

@@ -5,15 +5,14 @@ use std::fmt;
 use stateright::{Model, Property};
 
 use crate::broken::Broken;
-use crate::ledger::{Ledger, Mark, at};
+use crate::ledger::{Ledger, at};
 use crate::outside::{Came, stands};
 use crate::rules::{Mutant, Rules};
 use crate::script::Script;
 use crate::state::{
-    ASKS, Ask, Budget, Due, Item, JobState, Late, Local, Mode, Outside, Pc, Phase, Request, SLOTS, Slot, State, Writer,
-    long,
+    ASKS, Ask, Budget, Due, Item, JobState, Local, Mode, Outside, Pc, Phase, Request, SLOTS, Slot, State, Writer, long,
 };
-use crate::worker::Ran;
+use crate::steps::Ran;
 
 /// What becomes of a store call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -186,9 +185,11 @@ impl System {
             if s.job(local.job).log.len() > local.seen {
                 actions.push(Action::Peek(slot));
             }
-            if left.fail > 0 {
-                actions.push(Action::Renew(slot, Fate::FailAfter));
+            // A renewal that is answered changes nothing that others see, unless it finds something else than it knew.
+            if !local.cur {
+                actions.push(Action::Renew(slot, Fate::Fine));
             }
+            actions.extend(faults(left, local.landed).map(|fate| Action::Renew(slot, fate)));
         } else {
             actions.push(Action::Step(slot, Fate::Fine));
             actions.extend(faults(left, local.landed).map(|fate| Action::Step(slot, fate)));
@@ -296,19 +297,23 @@ impl System {
                 s.requests[index].going = None;
                 s.left.crash -= 1;
             }
-            Action::SubmitAgain => {
-                s.left.again -= 1;
-                if self.rules.has(Mutant::SubmitOverwrites) {
-                    let fresh = Item { mode: Mode::Pending, due: Due::Later, ..Item::default() };
-                    s.put(0, fresh, Writer::Nobody);
-                    s.send(0);
-                } else if s.job(0).item.mode == Mode::Pending {
-                    s.send(0);
-                }
-            }
+            Action::SubmitAgain => self.submit_again(&mut s),
             Action::Land => self.land(&mut s),
         }
         Some(s)
+    }
+
+    /// `outside::submit` of a job that is there: a continuation, while nobody has claimed it.
+    fn submit_again(&self, s: &mut State) {
+        s.left.again -= 1;
+        let overwrites = self.rules.has(Mutant::SubmitOverwrites);
+        if overwrites {
+            let fresh = Item { mode: Mode::Pending, due: Due::Later, ..Item::default() };
+            s.put(0, fresh, Writer::Nobody);
+        }
+        if overwrites || s.job(0).item.mode == Mode::Pending {
+            s.send(0);
+        }
     }
 
     fn time_of_job(&self, before: &State, action: Action) -> Option<State> {
@@ -456,14 +461,5 @@ impl Model for System {
             ($($n:literal)*) => { vec![$(Property::always(Broken::ALL[$n].1, holds::<$n>)),*] };
         }
         each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20)
-    }
-}
-
-/// Whether a late write is an append of this entry (for traces).
-#[must_use]
-pub fn late_mark(late: Option<Late>) -> Option<Mark> {
-    match late {
-        Some(Late::Append { mark, .. }) => Some(mark),
-        Some(Late::Item { .. }) | None => None,
     }
 }

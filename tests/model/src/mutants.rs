@@ -195,6 +195,30 @@ pub const CAUGHT: &[Row] = &[
         instance: of(&[STEP, STEP, STEP], &[], Budget { crash: 6, ..NO_FAULTS }),
     },
     Row {
+        name: "walk over the end",
+        weaker: "a job whose workers die unread is ended without a look at what its journal's end says",
+        mutant: Mutant::WalkBlind,
+        instance: of(&[STEP], &[], Budget { crash: 6, ..NO_FAULTS }),
+    },
+    Row {
+        name: "old end settled",
+        weaker: "a driver that settles an end does not look whether the job has ended otherwise since",
+        mutant: Mutant::OldEndSettled,
+        instance: of(&[FATAL], &[REPLAY], Budget { crash: 1, pause: 1, ..NO_FAULTS }),
+    },
+    Row {
+        name: "child not looked for",
+        weaker: "a replayed parent does not look how its child stands, which ended while the parent was closed",
+        mutant: Mutant::ChildNotRejoined,
+        instance: of(&[Op::Child], &[CANCEL, REPLAY], NO_FAULTS),
+    },
+    Row {
+        name: "last write instead of lease",
+        weaker: "a holder that finds another mark than its last one gives up, although it was its own unanswered renewal",
+        mutant: Mutant::LastWriteCompared,
+        instance: of(&[STEP], &[], Budget { fail: 1, ..NO_FAULTS }),
+    },
+    Row {
         name: "release without its mark",
         weaker: "releases, waits and ends of the job item do not require the holder's own last write",
         mutant: Mutant::ReleaseUnconditional,

@@ -7,7 +7,7 @@ use longhaul_engine::journal::{Ending, KeyKind};
 use longhaul_engine::{Journal, Seq};
 
 use crate::items::{MINE, is_accepted, now, written};
-use crate::ledger::{Mark, PARENT_ENDED, job_id};
+use crate::ledger::{Mark, job_id};
 use crate::model::{Fate, System};
 use crate::rules::Mutant;
 use crate::state::{Ask, Due, Item, Late, Mode, Opc, Outside, State, Writer};
@@ -216,9 +216,6 @@ fn key(mark: Mark) -> SignalKey {
     };
     text.parse().expect("a short key")
 }
-
-/// The cancel that a job's end sends to a child that it still waits for.
-pub(crate) const CHILD_CANCEL: Ask = Ask::Entry(Mark::CancelRequested { key: PARENT_ENDED });
 
 /// Whether the journal holds what this request asks.
 pub(crate) fn stands(journal: &Journal, ask: Ask) -> bool {

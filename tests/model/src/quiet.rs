@@ -14,7 +14,7 @@ use crate::model::{Fate, System};
 use crate::outside::Came;
 use crate::script::Op;
 use crate::state::{ASKS, Ask, Due, Item, Local, Mode, Outside, Pc, Phase, Slot, State, Status, Writer, long};
-use crate::worker::Ran;
+use crate::steps::Ran;
 
 /// Looks of the sweeper after which a job that has come to nothing never will. It takes one for each step of a script, and
 /// a few for waits.

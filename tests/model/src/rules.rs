@@ -3,12 +3,13 @@
 //! A mutant is the production decision and one thing weaker. It shows that the check would notice if somebody took that
 //! thing out.
 
-use longhaul_engine::append::{self, AfterRead, NextMove, OnConflict, Stop};
+use longhaul_engine::append::{self, AfterLook, AfterRead, NextMove, OnConflict, Stop};
 use longhaul_engine::claim::{self, ClaimDecision, Holder, News, NoClaim};
 use longhaul_engine::ids::SessionId;
 use longhaul_engine::job::JobWrite;
 use longhaul_engine::journal::{Ending, KeyKind};
-use longhaul_engine::{Batch, Epoch, Job, Journal, Nonce, SignalKey, Timestamp};
+use longhaul_engine::walk::{AfterWalk, Walk};
+use longhaul_engine::{Batch, Epoch, Job, Journal, Nonce, Seq, SignalKey, Timestamp, limits};
 
 /// One thing weaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,6 +44,10 @@ pub enum Mutant {
     SignalWithoutWake,
     ChildNotSubmittedAgain,
     ReleaseUnconditional,
+    LastWriteCompared,
+    WalkBlind,
+    OldEndSettled,
+    ChildNotRejoined,
 }
 
 /// The rules.
@@ -141,10 +146,28 @@ impl Rules {
         if self.has(Mutant::EndBlind) { wanted.clone() } else { append::ending(journal, wanted) }
     }
 
-    /// [`claim::died_unread`].
+    /// [`append::after_look`].
     #[must_use]
-    pub fn died_unread(self, attempts: u32, claims_written: u32) -> bool {
-        claim::died_unread(attempts, if self.has(Mutant::UnreadOverCounted) { 0 } else { claims_written })
+    pub fn after_look(self, journal: &Journal, settled: &Ending) -> AfterLook {
+        match append::after_look(journal, settled) {
+            AfterLook::Settle(_) if self.has(Mutant::OldEndSettled) => AfterLook::GoOn,
+            after => after,
+        }
+    }
+
+    /// [`Walk::decide`].
+    #[must_use]
+    pub fn after_walk(self, walk: Walk, epoch: Epoch, attempts: u32) -> AfterWalk {
+        let end = walk.at();
+        match walk.decide(epoch, attempts) {
+            AfterWalk::Read if self.has(Mutant::UnreadOverCounted) && attempts > limits::CLAIM_ATTEMPTS_MAX => {
+                AfterWalk::GiveUp { deaths: attempts }
+            }
+            AfterWalk::Stop(_) | AfterWalk::Settle(_) if self.has(Mutant::WalkBlind) && end > Seq::FIRST => {
+                AfterWalk::GiveUp { deaths: attempts }
+            }
+            after => after,
+        }
     }
 
     /// Whether a request's key was taken in before.

@@ -108,6 +108,12 @@ impl Script {
         }
     }
 
+    /// The signal of the child's end, in a script that has a child.
+    #[must_use]
+    pub fn child_signal(self) -> Option<SignalName> {
+        (0..3).find(|op| self.op(*op) == Some(Op::Child)).and_then(|op| self.signal(op))
+    }
+
     /// The entry that ends the wait by a signal that stands in the journal.
     fn taken(self, journal: &Journal, op: u8) -> Option<Mark> {
         let found = journal.untaken_signal(&self.signal(op)?)?;

@@ -92,7 +92,7 @@ pub enum Pc {
     LookUp(u8),
     Peek(u8),
     Claim,
-    Walk { at: u8, claims: u8 },
+    Walk { at: u8 },
     GiveUp { at: u8 },
     ReadJournal,
     AppendClaim,
@@ -112,6 +112,7 @@ pub enum Pc {
     SendDelayed,
     SubmitChild,
     SendChild,
+    Rejoin,
     GiveBack,
 }
 
@@ -337,6 +338,8 @@ pub enum Writer {
     Slot(usize),
     /// A caller's request.
     Request(usize),
+    /// A session's request to its job's relative.
+    Relative(usize),
     /// A write that landed late.
     Nobody,
 }
@@ -399,8 +402,16 @@ impl State {
         self.job_mut(job).item = item;
         self.each_local(job, |slot, local| {
             local.cur = writer == Writer::Slot(slot);
-            local.lease = local.cur && matches!(item.mode, Mode::Processing(_));
+            // Also when a write of its own landed late: the lease is that of its claim.
+            local.lease = local.epoch == item.epoch && item.mode == Mode::Processing(narrow(slot));
         });
+        for (slot, it) in self.slots.iter_mut().enumerate() {
+            if let Phase::Active(Local { outside: Some(out), .. }) = &mut it.phase
+                && out.job == job
+            {
+                out.cur = writer == Writer::Relative(slot);
+            }
+        }
         for (index, request) in self.requests.iter_mut().enumerate() {
             if let Some(going) = &mut request.going
                 && going.job == job
@@ -440,7 +451,7 @@ impl State {
             self.late = None;
         }
         let named = |slot: usize| {
-            let is = |mode: Mode| mode == Mode::Processing(u8::try_from(slot).unwrap_or(u8::MAX));
+            let is = |mode: Mode| mode == Mode::Processing(narrow(slot));
             self.jobs.iter().any(|job| is(job.item.mode))
                 || matches!(self.late, Some(Late::Item { item, .. }) if is(item.mode))
                 || self.slots.iter().any(|it| match &it.phase {
@@ -469,6 +480,10 @@ impl State {
 
 fn is_looked_up(local: &Local, slot: usize) -> bool {
     matches!(local.pc, Pc::LookUp(other) if usize::from(other) == slot)
+}
+
+fn narrow(slot: usize) -> u8 {
+    u8::try_from(slot).unwrap_or(u8::MAX)
 }
 
 /// The timestamp of a wait's end in few bytes, and back.

@@ -3,7 +3,7 @@
 use crate::ledger::{End, Mark, Why};
 use crate::model::{Action, Fate};
 use crate::state::{Item, Late, Mode, Opc, Pc, Phase, State};
-use crate::worker::Ran;
+use crate::steps::Ran;
 
 /// One line for each step of a run.
 #[must_use]
@@ -97,6 +97,7 @@ fn call(s: &State, slot: usize) -> String {
         Pc::Wait { .. } => "writes WAITING into the job item".to_owned(),
         Pc::SubmitChild => "submits the child".to_owned(),
         Pc::SendChild => "sends the child's continuation".to_owned(),
+        Pc::Rejoin => "looks how the child stands".to_owned(),
         Pc::GiveBack => "gives the job back after a failure".to_owned(),
     }
 }

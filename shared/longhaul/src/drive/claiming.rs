@@ -105,7 +105,7 @@ impl<S: Store> Invocation<'_, S> {
                 ClaimDecision::Claim(claim) => match self.store.write_job(reference, &claim.write).await? {
                     Write::Written { wakes } => {
                         let held = Held::after_claim(&claim, &self.session, wakes);
-                        return Ok(Claimed::Mine(Box::new((job, claim, held))));
+                        return Ok(Claimed::Mine(Box::new((job, *claim, held))));
                     }
                     Write::Refused(other) => {
                         job = *other;
