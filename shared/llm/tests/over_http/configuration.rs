@@ -182,3 +182,16 @@ fn homes_of_the_formats() {
         assert_eq!(StructuredOutput::default(), endpoint.features.structured_output);
     }
 }
+
+/// The endpoints of `docs/models.md` are ones.
+#[test]
+fn documented_endpoints_open() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/models.md")).unwrap();
+    let block = page.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
+    let endpoints: Vec<Endpoint> = serde_json::from_str(block).unwrap();
+    assert!(endpoints.len() > 10);
+    for endpoint in endpoints {
+        let wire = endpoint.wire;
+        endpoint.clone().open(access(wire)).unwrap_or_else(|error| panic!("{endpoint:?}: {error}"));
+    }
+}
