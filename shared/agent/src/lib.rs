@@ -6,6 +6,7 @@
 
 mod blocking;
 pub mod compliance;
+pub mod defined;
 pub mod documents;
 mod excerpt;
 mod markdown;
@@ -23,6 +24,9 @@ pub use blocking::HeavyWork;
 pub use model::STAND_IN;
 pub use paths::Paths;
 pub use settings::{Settings, SettingsError};
+pub use tools::lambda::{Functions, Invoked, NoFunctions};
+pub use tools::reach::{Lookup, Reach, SystemLookup};
+pub use tools::secrets::{NoSecrets, SecretText, Secrets};
 pub use tools::{ShippedError, Surroundings, shipped, shipped_amid};
 
 use tools::Tools;

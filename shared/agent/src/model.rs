@@ -105,7 +105,7 @@ impl<'a> Asking<'a> {
         Self { key: effect.to_string(), shown: Some((live, effect)) }
     }
 
-    fn show(&self, delta: &Delta) {
+    pub(crate) fn show(&self, delta: &Delta) {
         let Some((live, effect)) = self.shown else { return };
         match delta {
             Delta::Text { text } => live.say(effect, text),
@@ -196,7 +196,11 @@ impl ModelSteps {
             Ok(value) => return Ok(Answer { value, model: first.model, usage: spent }),
             Err(wrong) => wrong,
         };
-        tracing::info!(step = asking.key, form, "the model's answer does not have the asked form; it is asked to repair it");
+        tracing::info!(
+            step = asking.key,
+            form,
+            "the model's answer does not have the asked form; it is asked to repair it"
+        );
         request.messages.push(Message::assistant(first.message.text()));
         request.messages.push(Message::user(format!(
             "This is not the answer that was asked for: {wrong}. Give the whole answer again as one JSON object that \
@@ -216,12 +220,7 @@ impl ModelSteps {
     }
 
     /// Asks for free text, inside a step's body.
-    pub(crate) async fn say(
-        &self,
-        asking: &Asking<'_>,
-        system: &str,
-        user: &str,
-    ) -> Result<Answer<String>, StepError> {
+    pub(crate) async fn say(&self, asking: &Asking<'_>, system: &str, user: &str) -> Result<Answer<String>, StepError> {
         let reply = self.call(asking, &self.request(system, user, asking.key.clone())).await?;
         Ok(Answer { value: reply.message.text(), usage: usage(&reply), model: reply.model })
     }
@@ -251,7 +250,7 @@ fn usage(reply: &ModelReply) -> Usage {
 }
 
 /// A failed call as a failed attempt.
-fn failed(model: &str, error: &ModelError) -> StepError {
+pub(crate) fn failed(model: &str, error: &ModelError) -> StepError {
     let class = class_of(error.kind());
     let message = format!("the model `{model}` gave no answer: {}", error.message());
     let failed = StepError::because(class, message, error).retry_after(error.kind().retry_after());

@@ -1,4 +1,13 @@
-//! What the shipped agents work with, made once per process, and the registry that holds them.
+//! What the shipped agents work with, made once per process, and the registry that holds them; and, below, the kinds of
+//! tools that agent definitions grant.
+
+pub(crate) mod http;
+pub(crate) mod lambda;
+pub(crate) mod library;
+pub(crate) mod mcp;
+pub(crate) mod outcome;
+pub(crate) mod reach;
+pub(crate) mod secrets;
 
 use std::rc::Rc;
 

@@ -1,0 +1,167 @@
+//! What definitions run with: models, keys, functions, the way to servers, documents. Made once per process.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use longhaul_definition::ModelChoice;
+use longhaul_llm::{
+    Access, Completion, Delta, Endpoint, Fallback, Model, ModelError, ModelRequest, Named, Prices, Provider,
+};
+
+use crate::blocking::HeavyWork;
+use crate::paths::Paths;
+use crate::shelf::Shelf;
+use crate::tools::lambda::{Functions, NoFunctions};
+use crate::tools::library::Library;
+use crate::tools::mcp::Sessions;
+use crate::tools::reach::Reach;
+use crate::tools::secrets::{NoSecrets, Secrets};
+
+/// Models in the order of a definition, ready to be asked.
+#[derive(Clone)]
+pub struct Opened {
+    /// Asks them in order.
+    pub model: Rc<dyn Model>,
+    /// The names that their prices go by, in order.
+    pub names: Vec<String>,
+}
+
+/// Finds models by the names of the deployment's providers.
+pub trait Models {
+    /// The models of a definition.
+    ///
+    /// # Errors
+    /// When a provider is not known or cannot be used: what a person must be told.
+    fn open(&self, choices: &[ModelChoice]) -> Result<Opened, String>;
+}
+
+/// The providers of a deployment's settings.
+#[derive(Debug, Clone, Default)]
+pub struct Providers {
+    known: BTreeMap<String, (Endpoint, Access)>,
+}
+
+impl Providers {
+    /// Adds a provider. A definition may name another model of it, a limit and a temperature.
+    pub fn add(&mut self, name: impl Into<String>, endpoint: Endpoint, access: Access) {
+        self.known.insert(name.into(), (endpoint, access));
+    }
+}
+
+impl Models for Providers {
+    fn open(&self, choices: &[ModelChoice]) -> Result<Opened, String> {
+        let mut tuned = Vec::new();
+        for choice in choices {
+            let (endpoint, access) = self.known.get(&choice.provider).ok_or_else(|| {
+                let known = self.known.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+                format!("the deployment has no model provider {:?}; it has: {known}", choice.provider)
+            })?;
+            let mut endpoint = endpoint.clone();
+            if let Some(model) = &choice.model {
+                // Another model has another price.
+                endpoint.name = None;
+                endpoint.model.clone_from(model);
+            }
+            endpoint.output_tokens_max = choice.output_tokens_max.or(endpoint.output_tokens_max);
+            let provider = endpoint.open(access.clone()).map_err(|error: ModelError| {
+                format!("the model provider {:?} cannot be used: {}", choice.provider, error.message())
+            })?;
+            tuned.push(Tuned { provider, temperature: choice.temperature });
+        }
+        let names = tuned.iter().map(|model| model.name().to_owned()).collect();
+        let mut in_order = tuned.into_iter();
+        let first = in_order.next().ok_or("the definition names no model")?;
+        Ok(Opened { model: Rc::new(Fallback::new(first, in_order.collect())), names })
+    }
+}
+
+/// A model at the temperature that a definition asks for.
+#[derive(Debug, Clone)]
+struct Tuned {
+    provider: Provider,
+    temperature: Option<f64>,
+}
+
+impl Named for Tuned {
+    fn name(&self) -> &str {
+        self.provider.name()
+    }
+}
+
+impl Model for Tuned {
+    fn complete<'a>(&'a self, request: &'a ModelRequest, on_delta: &'a mut dyn FnMut(Delta)) -> Completion<'a> {
+        Box::pin(async move {
+            match self.temperature {
+                None => self.provider.complete(request, on_delta).await,
+                Some(_) => {
+                    let tuned = ModelRequest { temperature: self.temperature, ..request.clone() };
+                    self.provider.complete(&tuned, on_delta).await
+                }
+            }
+        })
+    }
+}
+
+/// Everything that definitions run with.
+pub struct Equipment {
+    pub(super) models: Rc<dyn Models>,
+    pub(super) prices: Prices,
+    pub(super) model_time_limit: Duration,
+    pub(super) reach: Reach,
+    pub(super) secrets: Rc<dyn Secrets>,
+    pub(super) functions: Rc<dyn Functions>,
+    pub(super) library: Library,
+    pub(super) sessions: Sessions,
+}
+
+impl Equipment {
+    /// Models and a way to servers; neither keys nor functions nor prices.
+    pub fn new(models: Rc<dyn Models>, reach: Reach, paths: Paths) -> Self {
+        Self {
+            models,
+            prices: Prices::none(),
+            model_time_limit: Duration::from_secs(crate::settings::MODEL_TIME_LIMIT_DEFAULT_SECONDS),
+            reach,
+            secrets: Rc::new(NoSecrets),
+            functions: Rc::new(NoFunctions),
+            library: Library { paths, shelf: Shelf::default(), heavy: HeavyWork::Apart },
+            sessions: Sessions::default(),
+        }
+    }
+
+    /// What models cost.
+    #[must_use]
+    pub fn with_prices(mut self, prices: Prices) -> Self {
+        self.prices = prices;
+        self
+    }
+
+    /// How long one model call may take.
+    #[must_use]
+    pub fn with_model_time_limit(mut self, limit: Duration) -> Self {
+        self.model_time_limit = limit;
+        self
+    }
+
+    /// Where keys come from.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Rc<dyn Secrets>) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
+    /// How functions are called.
+    #[must_use]
+    pub fn with_functions(mut self, functions: Rc<dyn Functions>) -> Self {
+        self.functions = functions;
+        self
+    }
+
+    /// Where heavy work is done.
+    #[must_use]
+    pub fn with_heavy_work(mut self, heavy: HeavyWork) -> Self {
+        self.library.heavy = heavy;
+        self
+    }
+}

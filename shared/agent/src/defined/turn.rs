@@ -1,0 +1,131 @@
+//! One answer of the model, as a step.
+//!
+//! The step's key goes along as `Idempotency-Key`; what is recorded is the answer and what it cost, and nothing of the
+//! request, which follows from earlier records.
+
+use longhaul::{Ctx, StepError, Usage};
+use longhaul_definition::Definition;
+use longhaul_llm::{Message, ModelError, ModelReply, ModelRequest, Prices, ResponseFormat, ToolSpec};
+use serde::{Deserialize, Serialize};
+
+use super::Defined;
+use super::equipment::Opened;
+use crate::model::{Asking, failed};
+
+/// Nano-dollars in a micro-dollar.
+const NANOS_PER_MICRO: u64 = 1_000;
+
+/// A recorded answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Answered {
+    pub(super) reply: ModelReply,
+    /// What it cost, models that failed before the one that answered included.
+    pub(super) usage: Usage,
+}
+
+impl Answered {
+    fn usage(&self) -> Usage {
+        self.usage
+    }
+}
+
+/// A request about to be made.
+pub(super) struct Question {
+    pub(super) step: &'static str,
+    pub(super) messages: Vec<Message>,
+    pub(super) tools: Vec<ToolSpec>,
+    pub(super) format: ResponseFormat,
+    /// Tokens that it has, roughly.
+    pub(super) tokens: u64,
+    /// Tokens that the answer may have.
+    pub(super) answer_tokens: u64,
+}
+
+/// Asks the model.
+pub(super) async fn ask(
+    ctx: &mut Ctx,
+    agent: &Defined,
+    opened: &Opened,
+    question: Question,
+) -> longhaul::Result<ModelReply> {
+    let prices = &agent.equipment.prices;
+    let reserve = question.tokens.saturating_add(question.answer_tokens);
+    let micros = dearest(prices, opened, question.tokens, question.answer_tokens);
+    let step = question.step;
+    let request = request(agent, question);
+    let live = ctx.live();
+    let answered = ctx
+        .effect(step, async |key| {
+            let asking = Asking::of(&live, &key);
+            let request = ModelRequest { idempotency_key: Some(key.to_string()), ..request.clone() };
+            match opened.model.complete(&request, &mut |delta| asking.show(&delta)).await {
+                Ok(reply) => Ok(Answered { usage: usage_of(prices, &reply), reply }),
+                Err(error) => Err(of_definition(prices, opened, &agent.definition, &error)),
+            }
+        })
+        .retry(agent.retry())
+        .time_limit(agent.equipment.model_time_limit + super::CALL_MARGIN)
+        .metered(reserve, Answered::usage)
+        .priced(micros)
+        .await?;
+    Ok(answered.reply)
+}
+
+fn request(agent: &Defined, question: Question) -> ModelRequest {
+    let model = agent.definition.models.first().and_then(|choice| choice.model.clone()).unwrap_or_default();
+    let mut request = ModelRequest::new(model, question.messages);
+    request.tools = question.tools;
+    request.response_format = question.format;
+    request.time_limit_ms = u64::try_from(agent.equipment.model_time_limit.as_millis()).unwrap_or(u64::MAX);
+    request
+}
+
+/// What the dearest of the models would take at most; none when the price of one of them is not known.
+fn dearest(prices: &Prices, opened: &Opened, input_tokens: u64, output_tokens: u64) -> Option<u64> {
+    let each = opened.names.iter().map(|name| {
+        let most = prices.at_most(name, input_tokens, output_tokens).ok()?;
+        Some(most.nano_usd().div_ceil(NANOS_PER_MICRO))
+    });
+    each.collect::<Option<Vec<u64>>>()?.into_iter().max()
+}
+
+fn tokens(usage: &longhaul_llm::Usage) -> Usage {
+    Usage {
+        input_tokens: usage.input_tokens,
+        output_tokens: usage.output_tokens,
+        cached_tokens: usage.cached_tokens,
+        reasoning_tokens: usage.reasoning_tokens,
+        ..Usage::default()
+    }
+}
+
+fn unpriced(usage: Usage) -> Usage {
+    Usage { unpriced_tokens: usage.tokens(), ..usage }
+}
+
+/// What an answer cost. Without a known price its tokens are said to have none.
+fn usage_of(prices: &Prices, reply: &ModelReply) -> Usage {
+    let failed = reply.failed_attempts.iter().filter_map(|attempt| attempt.usage.as_ref());
+    let all = failed.fold(tokens(&reply.usage), |sum, usage| sum.plus(tokens(usage)));
+    match prices.price_of_reply(reply) {
+        Ok(money) => Usage { money_micros: money.nano_usd().div_ceil(NANOS_PER_MICRO), ..all },
+        Err(_) => unpriced(all),
+    }
+}
+
+/// A failed call as a failed attempt, with what it cost all the same.
+fn of_definition(prices: &Prices, opened: &Opened, definition: &Definition, error: &ModelError) -> StepError {
+    let last = opened.names.get(error.failed_attempts().len());
+    let earlier = error.failed_attempts().iter().filter_map(|attempt| Some((&attempt.model, attempt.usage.as_ref()?)));
+    let own = error.usage();
+    let own = last.zip(own.as_ref());
+    let spent = earlier.chain(own).fold(Usage::default(), |sum, (model, usage)| {
+        let priced = match prices.price(model, usage) {
+            Ok(money) => Usage { money_micros: money.nano_usd().div_ceil(NANOS_PER_MICRO), ..tokens(usage) },
+            Err(_) => unpriced(tokens(usage)),
+        };
+        sum.plus(priced)
+    });
+    let shown = last.cloned().unwrap_or_else(|| definition.name.clone());
+    failed(&shown, error).used(spent)
+}

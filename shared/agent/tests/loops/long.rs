@@ -1,0 +1,81 @@
+//! A long job: 300 steps and 2 MB of tool output inside a window of 32,000 tokens, at the same cost a step throughout.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Instant;
+
+use longhaul_agent::Invoked;
+use longhaul_llm::{ModelError, ModelErrorKind, Role};
+use serde_json::json;
+
+use crate::room::{Hall, Script, bytes_of, calls, definition, entries, finish, result, says, workshop};
+
+/// Tool calls of the job: with as many answers of the model, 300 steps.
+const CALLS: usize = 150;
+
+/// Bytes of each result: 2 MB in all.
+const RESULT_BYTES: usize = 2 * 1024 * 1024 / CALLS;
+
+fn bytes(workshop: &longhaul_sim::workshop::Workshop, job: &longhaul::store::JobRef) -> Vec<usize> {
+    entries(workshop, job).iter().map(|entry| serde_json::to_string(entry).unwrap().len()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn three_hundred_steps_and_two_megabytes() {
+    let asked_at: Rc<RefCell<Vec<Instant>>> = Rc::default();
+    let clock = Rc::clone(&asked_at);
+    let done = Rc::new(RefCell::new(0_usize));
+    let script = Script::new(move |_, request| {
+        // What no tokenizer would take for more than the window: four bytes a token.
+        if bytes_of(request) > 32_000 * 4 {
+            return Err(ModelError::new(ModelErrorKind::ContextOverflow, "prompt is too long"));
+        }
+        if request.messages[0].text().starts_with("You condense") {
+            return says("Pages were read one after the other. None of them said anything new. Go on with the next.");
+        }
+        clock.borrow_mut().push(Instant::now());
+        let mut done = done.borrow_mut();
+        *done += 1;
+        if *done <= CALLS { calls(&[("page", json!({"number": *done}))]) } else { says("read it all") }
+    });
+    let hall = Hall::new(|_, event| {
+        let number = event["arguments"]["number"].as_u64().unwrap();
+        let line = format!("page {number}: nothing new under the sun, and no more of it than before.\n");
+        Ok(Invoked::Answered(json!(line.repeat(RESULT_BYTES / line.len() + 1))))
+    });
+    let definition = definition(
+        &["page"],
+        json!({"context": {"window_tokens": 32_000, "tool_output_bytes_max": 16_384}, "limits": {"turns_max": 400}}),
+    );
+    let workshop = workshop(&definition, &script, &hall);
+    let job = finish(&workshop, 1).await;
+    assert_eq!(result(&workshop, &job), json!("read it all"), "{}", workshop.journal(&job).totals().steps);
+    assert!(workshop.journal(&job).totals().steps >= 300);
+    assert_eq!(hall.count("page"), CALLS);
+    let asked = script.asked.borrow();
+    let largest = asked.iter().map(bytes_of).max().unwrap();
+    assert!(largest <= 32_000 * 4, "{largest} bytes");
+    for request in asked.iter() {
+        assert_eq!(request.messages[0].role, Role::System, "instructions stay");
+        // A call never stands without its result.
+        let calls: usize = request.messages.iter().map(|message| message.tool_calls.len()).sum();
+        let results = request.messages.iter().filter(|message| message.role == Role::Tool).count();
+        assert_eq!(calls, results);
+    }
+    assert!(asked.iter().any(|request| request.messages.iter().any(|it| it.text().contains("left out to save room"))));
+
+    // What a step writes does not grow: the journal of the last 50 steps is as large as that of the first.
+    let written = bytes(&workshop, &job);
+    let outcomes: Vec<usize> = written.into_iter().filter(|size| *size > 100).collect();
+    let (first, last): (usize, usize) =
+        (outcomes.iter().skip(2).take(100).sum(), outcomes.iter().rev().skip(2).take(100).sum());
+    assert!(last * 2 <= first * 3, "journal bytes: {first}, then {last}");
+
+    // And what it takes does not: real time between answers, over 25 turns (50 steps) early and late. The first 10 turns
+    // are left aside, in which the window fills.
+    let times = asked_at.borrow();
+    let spent = |from: usize, to: usize| times[to].duration_since(times[from]);
+    let (first, last) = (spent(10, 35), spent(CALLS - 26, CALLS - 1));
+    println!("50 steps: {first:?} at first, {last:?} at last");
+    assert!(last.as_secs_f64() <= first.as_secs_f64() * 1.5, "50 steps took {first:?} at first and {last:?} at last");
+}

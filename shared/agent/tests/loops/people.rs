@@ -1,0 +1,245 @@
+//! Waits for people: F06 (words that come early, late or for something else), F09 (long waits), F12 (what ran before).
+
+use std::time::Duration;
+
+use longhaul::engine::JobId;
+use longhaul::engine::job::Status;
+use longhaul::{Ctx, Registry, outside};
+use longhaul_sim::Moment;
+use longhaul_sim::Sim;
+use longhaul_sim::workshop::{Workshop, killed};
+use serde_json::{Value, json};
+
+use crate::crashes::{awaited, send};
+use crate::room::{Hall, Script, calls, definition, echo, result, says, told, turn_of, workshop};
+
+fn paying() -> Value {
+    definition(&["pay"], json!({"approval": ["pay"], "approval_wait_seconds": 3_600}))
+}
+
+fn pays_once() -> std::rc::Rc<Script> {
+    Script::new(|_, request| match turn_of(request) {
+        0 => calls(&[("pay", json!({"amount": 7}))]),
+        _ => says("done"),
+    })
+}
+
+/// The signal that the job of [`pays_once`] waits for: the same in every job, since it names the call.
+async fn signal_of_the_call() -> String {
+    let (script, hall) = (pays_once(), Hall::new(echo));
+    let workshop = workshop(&paying(), &script, &hall);
+    workshop
+        .run(1, async {
+            let job = workshop.submit(workshop.order("agent", json!({}))).await;
+            awaited(&workshop, &job, "approval").await
+        })
+        .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn f06_a_word_that_comes_before_the_wait() {
+    let orders: Value = serde_json::from_str(include_str!("../faults/F06/orders.json")).unwrap();
+    assert_eq!(orders.as_array().unwrap().len(), 5, "rows 1 and 2 here, 3 to 5 below");
+    let signal = signal_of_the_call().await;
+    for number in 0..200_u64 {
+        let gap = [0, 5, 500][usize::try_from(number % 3).unwrap()];
+        let (script, hall) = (pays_once(), Hall::new(echo));
+        let workshop = workshop(&paying(), &script, &hall);
+        let mut order = workshop.order("agent", json!({}));
+        order.id = JobId::of_key(&order.tenant, &number.to_string());
+        workshop
+            .run(1, async {
+                let job = workshop.submit(order).await;
+                workshop.clock.sleep(Duration::from_millis(gap)).await;
+                send(&workshop, &job, &signal, json!("approved")).await;
+                let begun = workshop.clock.now();
+                workshop.ended(&job).await;
+                assert!(begun.until(workshop.clock.now()) < Duration::from_secs(10), "{number}: it went on at once");
+                assert_eq!(result(&workshop, &job), json!("done"));
+            })
+            .await;
+        assert_eq!(hall.count("pay"), 1, "{number}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn f06_cancelled_late_and_foreign_words() {
+    let signal = signal_of_the_call().await;
+    // Row 2: approved, then cancelled before the wait.
+    let (script, hall) = (pays_once(), Hall::new(echo));
+    let cancelled = workshop(&paying(), &script, &hall);
+    cancelled
+        .run(1, async {
+            let job = cancelled.submit(cancelled.order("agent", json!({}))).await;
+            send(&cancelled, &job, &signal, json!("approved")).await;
+            let now = cancelled.clock.now();
+            let store = cancelled.sim.handle();
+            outside::cancel(&store, &job, "c".parse().unwrap(), "ada".to_owned(), None, now).await.unwrap();
+            assert_eq!(cancelled.ended(&job).await.progress.state.status(), Status::Cancelled);
+        })
+        .await;
+    assert_eq!(hall.count("pay"), 0);
+    // Row 3: the time passes, then the word comes. Row 4: a word for another step.
+    let (script, hall) = (pays_once(), Hall::new(echo));
+    let late = workshop(&paying(), &script, &hall);
+    late.run(1, async {
+        let job = late.submit(late.order("agent", json!({}))).await;
+        send(&late, &job, "approval:pay:000000000000", json!("approved")).await;
+        late.ended(&job).await;
+        let now = late.clock.now();
+        let (name, key) = (signal.parse().unwrap(), "late".parse().unwrap());
+        let sent = outside::signal(&late.sim.handle(), &job, name, key, json!("approved"), "ada".to_owned(), now).await;
+        assert!(matches!(sent, Err(outside::OutsideError::Ended)), "{sent:?}");
+        let told = told(script.asked.borrow().last().unwrap());
+        assert!(told[0].2 && told[0].1.contains("Nobody has approved"), "{told:?}");
+    })
+    .await;
+    assert_eq!(hall.count("pay"), 0);
+}
+
+/// Row 5: the word comes while the job waits and the continuation is lost; the sweeper finds the job.
+#[tokio::test(start_paused = true)]
+async fn f06_a_word_whose_message_is_lost() {
+    let (script, hall) = (pays_once(), Hall::new(echo));
+    let workshop = workshop(&paying(), &script, &hall);
+    workshop
+        .run(1, async {
+            let job = workshop.submit(workshop.order("agent", json!({}))).await;
+            let signal = awaited(&workshop, &job, "approval").await;
+            workshop.until(&job, |job| job.progress.state.status() == Status::Waiting).await;
+            let store = workshop.sim.handle();
+            // Signal, wake, then dead before the message.
+            store.crash_at(killed(5, Moment::Before));
+            let now = workshop.clock.now();
+            let signal = outside::signal(
+                &store,
+                &job,
+                signal.parse().unwrap(),
+                "k".parse().unwrap(),
+                json!("approved"),
+                "ada".to_owned(),
+                now,
+            );
+            let _lost = tokio::time::timeout(Duration::from_secs(1), signal).await;
+            let begun = workshop.clock.now();
+            workshop.ended(&job).await;
+            assert!(begun.until(workshop.clock.now()) <= Duration::from_secs(3_600), "long before the wait's own end");
+        })
+        .await;
+    assert_eq!(hall.count("pay"), 1, "{}", script.calls());
+}
+
+/// F12: changes asked for twice, then approved, a new worker after each: what was free ran once.
+#[tokio::test(start_paused = true)]
+async fn f12_what_ran_before_a_wait_does_not_run_again() {
+    let definition = definition(&["log_note", "reserve_seat", "pay"], json!({"approval": ["pay"]}));
+    let script = Script::new(|_, request| match turn_of(request) {
+        0 => calls(&[("log_note", json!({})), ("reserve_seat", json!({})), ("pay", json!({"amount": 100}))]),
+        turn @ 1..3 => calls(&[("pay", json!({"amount": 100 - turn * 10}))]),
+        _ => says("done"),
+    });
+    let hall = Hall::new(echo);
+    let workshop = workshop(&definition, &script, &hall);
+    let job = workshop
+        .run(1, async {
+            let job = workshop.submit(workshop.order("agent", json!({}))).await;
+            let mut seen = Vec::new();
+            for word in ["changes", "changes", "approved"] {
+                let signal = loop {
+                    let signal = awaited(&workshop, &job, "approval").await;
+                    if !seen.contains(&signal) {
+                        break signal;
+                    }
+                    workshop.clock.sleep(Duration::from_millis(100)).await;
+                };
+                // The worker that waited is gone by now: each word is taken by another one.
+                workshop.until(&job, |job| job.progress.state.status() == Status::Waiting).await;
+                send(&workshop, &job, &signal, json!({"decision": word, "reason": "cheaper"})).await;
+                seen.push(signal);
+            }
+            workshop.ended(&job).await;
+            job
+        })
+        .await;
+    assert_eq!(result(&workshop, &job), json!("done"));
+    let counts: Vec<(String, usize)> = hall.counts().into_iter().collect();
+    assert_eq!(
+        counts,
+        [("log_note", 1), ("pay", 1), ("reserve_seat", 1)].map(|(name, count)| (name.to_owned(), count))
+    );
+    let (_, paid) = hall.done.borrow().iter().find(|(name, _)| name == "pay").cloned().unwrap();
+    assert_eq!(paid["arguments"]["amount"], json!(80), "the last proposal was approved");
+    assert_eq!(script.calls(), 1 + 2 + 1, "one, one a change, and the last answer");
+    let first = told(&script.asked.borrow()[1]);
+    assert_eq!(first.len(), 3, "the results of one turn go back together");
+    assert!(first[0].1.starts_with("log_note") && first[1].1.starts_with("reserve_seat"), "in order: {first:?}");
+    assert!(first[2].1.contains("cheaper"), "{first:?}");
+    assert!(workshop.sim.job(job.job).unwrap().progress.epoch.0 >= 4);
+}
+
+/// A question to a person, and their answer; nobody who answers.
+#[tokio::test(start_paused = true)]
+async fn a_person_is_asked() {
+    for answers in [true, false] {
+        let mut definition = definition(&[], json!({}));
+        definition["tools"] =
+            json!([{"kind": "ask_person", "name": "ask_legal", "description": "Asks.", "wait_seconds": 600}]);
+        let script = Script::new(|_, request| match turn_of(request) {
+            0 => calls(&[("ask_legal", json!({"question": "May we?"}))]),
+            _ => says("done"),
+        });
+        let workshop = workshop(&definition, &script, &Hall::new(echo));
+        workshop
+            .run(1, async {
+                let job = workshop.submit(workshop.order("agent", json!({}))).await;
+                let signal = awaited(&workshop, &job, "answer").await;
+                if answers {
+                    send(&workshop, &job, &signal, json!("Yes, but in writing.")).await;
+                }
+                workshop.ended(&job).await;
+            })
+            .await;
+        let told = told(script.asked.borrow().last().unwrap());
+        assert_eq!(told[0].2, !answers, "{told:?}");
+        assert!(!answers || told[0].1 == "Yes, but in writing.", "{told:?}");
+    }
+}
+
+/// F09: each wait of the case fires once, not early, and at most a look later; no message is sent with a longer delay
+/// than the queue has.
+#[tokio::test(start_paused = true)]
+async fn f09_waits_of_any_length() {
+    let case: Vec<Value> = serde_json::from_str(include_str!("../faults/F09/timers.json")).unwrap();
+    for row in case {
+        // Negative, endless and calendar waits cannot be written down: a wait has a length, which is not negative.
+        let Some(seconds) = row["wait_s"].as_u64().filter(|seconds| *seconds <= 40 * 24 * 3_600) else { continue };
+        let mut registry = Registry::default();
+        registry
+            .add("agent", 1, async move |ctx: &mut Ctx, _: Value| {
+                ctx.sleep("nap", Duration::from_secs(seconds)).await?;
+                Ok("awake")
+            })
+            .unwrap();
+        let workshop = Workshop::new(Sim::faultless(), registry);
+        workshop
+            .run(1, async {
+                let job = workshop.submit(workshop.order("agent", json!(null))).await;
+                let begun = workshop.clock.now();
+                for _ in 0..6 {
+                    let ended = workshop.sim.job(job.job).is_some_and(|job| job.progress.state.is_terminal());
+                    if ended {
+                        break;
+                    }
+                    workshop.clock.sleep(Duration::from_secs(seconds / 5 + 61)).await;
+                    // A copy that comes early goes back to sleep.
+                    let copy = longhaul::store::Continuation::job(job.clone());
+                    longhaul::store::Store::send(&workshop.sim.handle(), &copy, Duration::ZERO).await.unwrap();
+                }
+                let ended = workshop.ended(&job).await;
+                let took = begun.until(ended.progress.updated_at);
+                assert!(took >= Duration::from_secs(seconds), "{seconds} s: after {took:?}, early");
+                assert!(took <= Duration::from_secs(seconds + 180), "{seconds} s: only after {took:?}");
+            })
+            .await;
+    }
+}
