@@ -4,7 +4,6 @@ use std::sync::OnceLock;
 
 use jsonschema::Validator;
 use jsonschema::error::{ValidationError, ValidationErrorKind};
-use longhaul::engine::AgentRef;
 use longhaul_wire::problem::Violation;
 use longhaul_wire::requests::pointer_at;
 use longhaul_wire::text::shortened;
@@ -33,20 +32,16 @@ impl Agents {
     }
 
     /// Finds what a caller calls `name` or `name@version`.
-    pub(crate) fn find(&self, text: &str) -> Result<AgentRef, Problem> {
-        agents::find(&self.cards, text).map(AgentCard::reference)
+    pub(crate) fn find(&self, text: &str) -> Result<&AgentCard, Problem> {
+        agents::find(&self.cards, text)
     }
 
-    /// Holds an input, which stands at `field` of the request, to the agent's schema.
-    pub(crate) fn check_input(&self, agent: &AgentRef, input: &Value, field: &str) -> Result<(), Problem> {
-        let found = self.cards.iter().zip(&self.validators).find(|(card, _)| card.reference() == *agent);
-        let Some((card, validator)) = found else {
-            // The job is older than this list: its agent was taken away since.
-            return Err(Problem::UnknownAgent {
-                agent: agent.to_string(),
-                known: self.cards.iter().map(|card| card.reference().to_string()).collect(),
-            });
-        };
+    /// Holds an input, which stands at `field` of the request, to an agent's schema.
+    pub(crate) fn check_input(&self, card: &AgentCard, input: &Value, field: &str) -> Result<(), Problem> {
+        let agent = card.reference();
+        let shipped = self.cards.iter().zip(&self.validators).find(|(shipped, _)| shipped.reference() == agent);
+        let of_its_own = OnceLock::new();
+        let validator = shipped.map_or(&of_its_own, |(_, validator)| validator);
         let validator = validator.get_or_init(|| match jsonschema::validator_for(&card.input_schema) {
             Ok(validator) => Some(validator),
             Err(error) => {

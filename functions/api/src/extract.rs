@@ -10,6 +10,7 @@ use longhaul::engine::JobId;
 use longhaul::engine::ids::{SignalKey, SignalName};
 use longhaul::engine::limits::BODY_BYTES_MAX;
 use longhaul::store::JobRef;
+use longhaul_definition::Format;
 use longhaul_wire::{Caller, Problem, requests};
 use uuid::Uuid;
 
@@ -83,6 +84,39 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
         } else {
             Err(Refused(Problem::UnsupportedMediaType))
         }
+    }
+}
+
+/// A definition, sent as JSON or YAML, not yet read.
+#[derive(Debug)]
+pub(crate) struct DefinitionBody {
+    pub(crate) text: Bytes,
+    pub(crate) format: Format,
+}
+
+impl DefinitionBody {
+    /// The format that the headers announce; none when they name another, or the body is packed.
+    fn format(headers: &HeaderMap) -> Option<Format> {
+        if is_plain_json(headers) {
+            return Some(Format::Json);
+        }
+        let plain = headers.get(CONTENT_ENCODING).is_none();
+        let essence = headers.get(CONTENT_TYPE)?.to_str().ok()?.split(';').next()?.trim().to_ascii_lowercase();
+        // RFC 9512, and what was sent before it.
+        let yaml = matches!(essence.as_str(), "application/yaml" | "text/yaml" | "application/x-yaml");
+        (plain && yaml).then_some(Format::Yaml)
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for DefinitionBody {
+    type Rejection = Refused;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Refused> {
+        let (parts, body) = request.into_parts();
+        let format = Self::format(&parts.headers).ok_or(Refused(Problem::UnsupportedMediaType))?;
+        let bytes_max = longhaul_definition::limits::TEXT_BYTES_MAX;
+        let text = to_bytes(body, bytes_max).await.map_err(|_| Refused(Problem::BodyTooLarge { bytes_max }))?;
+        Ok(Self { text, format })
     }
 }
 

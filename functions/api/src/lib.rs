@@ -7,6 +7,7 @@
 mod agents;
 mod answer;
 mod console;
+mod definitions;
 mod extract;
 mod frame;
 mod pages;

@@ -47,7 +47,8 @@ impl Modify for Token {
             .scheme(HttpAuthScheme::Bearer)
             .bearer_format("JWT")
             .description(Some(
-                "Scopes: `jobs:read` (look), `jobs:write` (submit, signal, cancel), `jobs:operate` (replay).",
+                "Scopes: `jobs:read` (look), `jobs:write` (submit, signal, cancel), `jobs:operate` (replay), `agents:write` \
+                 (define agents).",
             ))
             .build();
         description.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(scheme));
@@ -65,6 +66,7 @@ fn described() -> OpenApiRouter<Service> {
         .routes(routes!(control::replay))
         .routes(routes!(jobs::dead_letters))
         .routes(routes!(agents::list))
+        .routes(routes!(agents::get, agents::put))
 }
 
 /// The description of the whole interface.

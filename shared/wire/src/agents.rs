@@ -37,6 +37,28 @@ impl AgentCard {
     }
 }
 
+/// One agent at one version, with how it was defined where a tenant has defined it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AgentView {
+    /// What it is called and takes.
+    #[serde(flatten)]
+    pub card: AgentCard,
+    /// The digest of its definition (SHA-256, hexadecimal): the same text again is no new version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// When this version was saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub created_at: Option<String>,
+    /// By whom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<String>,
+    /// The definition; agents that ship have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub definition: Option<Value>,
+}
+
 /// All agents.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AgentList {
@@ -53,24 +75,31 @@ pub fn shipped() -> Result<Vec<AgentCard>, serde_json::Error> {
     serde_json::from_str(include_str!("../agents.json"))
 }
 
+/// Reads what a caller calls an agent, `name` or `name@version`; none when no agent can be called so.
+#[must_use]
+pub fn reference(text: &str) -> Option<(AgentName, Option<u32>)> {
+    match text.split_once('@') {
+        None => Some((text.parse().ok()?, None)),
+        Some((name, version)) => {
+            // Only the plain form: `1`, not `+1` or `01`.
+            let number = version.parse().ok().filter(|number: &u32| number.to_string() == version)?;
+            Some((name.parse().ok()?, Some(number)))
+        }
+    }
+}
+
 /// Finds what a caller calls `name` or `name@version`; without a version, the highest.
 ///
 /// # Errors
 /// [`Problem::UnknownAgent`].
 pub fn find<'a>(cards: &'a [AgentCard], text: &str) -> Result<&'a AgentCard, Problem> {
-    let (name, version) = match text.split_once('@') {
-        Some((name, version)) => (name, Some(version)),
-        None => (text, None),
-    };
-    let named = cards.iter().filter(|card| card.name.as_str() == name);
-    let found = match version {
-        None => named.max_by_key(|card| card.version),
-        Some(version) => {
-            // Only the plain form: `1`, not `+1` or `01`.
-            let number = version.parse().ok().filter(|number: &u32| number.to_string() == version);
-            named.into_iter().find(|card| Some(card.version) == number)
+    let found = reference(text).and_then(|(name, version)| {
+        let named = cards.iter().filter(|card| card.name == name);
+        match version {
+            None => named.max_by_key(|card| card.version),
+            Some(version) => named.into_iter().find(|card| card.version == version),
         }
-    };
+    });
     found.ok_or_else(|| Problem::UnknownAgent {
         agent: text.to_owned(),
         known: cards.iter().map(|card| card.reference().to_string()).collect(),

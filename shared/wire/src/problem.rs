@@ -27,6 +27,28 @@ pub struct Violation {
     pub detail: String,
 }
 
+/// One fault of an agent's definition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Fault {
+    /// The line where it stands, from 1.
+    pub line: u64,
+    /// The field, as a JSON pointer into the definition; empty for the whole.
+    #[schema(example = "/tools/1/url")]
+    pub field: String,
+    /// What is wrong, to be read behind the field.
+    pub detail: String,
+    /// What to do about it.
+    pub help: String,
+}
+
+impl Fault {
+    /// A fault of the whole text.
+    #[must_use]
+    pub fn whole(detail: String) -> Self {
+        Self { line: 1, field: String::new(), detail, help: String::new() }
+    }
+}
+
 /// Everything that can keep the service from doing what was asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
@@ -51,6 +73,11 @@ pub enum Problem {
     NoSuchJob {
         /// What was asked for.
         job: String,
+    },
+    /// No such agent of this tenant at this address.
+    NoSuchAgent {
+        /// What was asked for.
+        agent: String,
     },
     /// The body is not JSON.
     InvalidJson {
@@ -81,6 +108,11 @@ pub enum Problem {
         agent: String,
         /// What is wrong, at most [`limits::VIOLATIONS_MAX`].
         violations: Vec<Violation>,
+    },
+    /// An agent's definition has faults.
+    InvalidDefinition {
+        /// What is wrong with it, by lines.
+        faults: Vec<Fault>,
     },
     /// No such agent.
     UnknownAgent {
@@ -140,10 +172,11 @@ impl Problem {
             | Self::InvalidField { .. }
             | Self::InvalidParameter { .. }
             | Self::InvalidInput { .. }
+            | Self::InvalidDefinition { .. }
             | Self::UnknownAgent { .. } => 400,
             Self::NotAuthenticated => 401,
             Self::NotAllowed { .. } => 403,
-            Self::UnknownRoute { .. } | Self::NoSuchJob { .. } => 404,
+            Self::UnknownRoute { .. } | Self::NoSuchJob { .. } | Self::NoSuchAgent { .. } => 404,
             Self::MethodNotAllowed { .. } => 405,
             Self::JobEnded { .. } | Self::JobFull | Self::NotReplayable { .. } => 409,
             Self::BodyTooLarge { .. } => 413,
@@ -163,10 +196,12 @@ impl Problem {
             Self::UnknownRoute { .. } => "unknown-route",
             Self::MethodNotAllowed { .. } => "method-not-allowed",
             Self::NoSuchJob { .. } => "no-such-job",
+            Self::NoSuchAgent { .. } => "no-such-agent",
             Self::InvalidJson { .. } => "invalid-json",
             Self::InvalidField { .. } => "invalid-field",
             Self::InvalidParameter { .. } => "invalid-parameter",
             Self::InvalidInput { .. } => "invalid-input",
+            Self::InvalidDefinition { .. } => "invalid-definition",
             Self::UnknownAgent { .. } => "unknown-agent",
             Self::UnsupportedMediaType => "unsupported-media-type",
             Self::BodyTooLarge { .. } => "body-too-large",
@@ -188,10 +223,12 @@ impl Problem {
             Self::UnknownRoute { .. } => "There is nothing at this address",
             Self::MethodNotAllowed { .. } => "This address does not know the method",
             Self::NoSuchJob { .. } => "There is no such job",
+            Self::NoSuchAgent { .. } => "There is no such agent",
             Self::InvalidJson { .. } => "The body is not valid JSON",
             Self::InvalidField { .. } => "A field of the request is wrong",
             Self::InvalidParameter { .. } => "A parameter or header of the request is wrong",
             Self::InvalidInput { .. } => "The agent does not take this input",
+            Self::InvalidDefinition { .. } => "The agent's definition has faults",
             Self::UnknownAgent { .. } => "There is no such agent",
             Self::UnsupportedMediaType => "The body is not sent as JSON",
             Self::BodyTooLarge { .. } => "The body is too large",
@@ -224,6 +261,11 @@ impl Problem {
             Self::NoSuchJob { job } => {
                 format!("No job `{}` belongs to the tenant of this token; check the id and the token.", echo(job))
             }
+            Self::NoSuchAgent { agent } => format!(
+                "No agent `{}` ships with this service or was defined by the tenant of this token; GET /v1/agents lists \
+                 those that are there.",
+                echo(agent)
+            ),
             Self::InvalidJson { line, column, detail } => {
                 format!("The body cannot be read at line {line}, column {column}: {detail}.")
             }
@@ -242,6 +284,18 @@ impl Problem {
                 None => {
                     format!("The input does not have the form that {agent} asks for; GET /v1/agents has its schema.")
                 }
+            },
+            Self::InvalidDefinition { faults } => match faults.first() {
+                Some(Fault { line, field, detail, help }) => {
+                    let field = if field.is_empty() { "the definition" } else { field };
+                    let more = match faults.len() {
+                        1 => String::new(),
+                        all => format!(" There are {all} faults in all."),
+                    };
+                    let help = if help.is_empty() { String::new() } else { format!("; {help}") };
+                    format!("Line {line}: {field} {detail}{help}.{more} Nothing was saved.")
+                }
+                None => "The definition has faults; nothing was saved.".into(),
             },
             Self::UnknownAgent { agent, known } => {
                 format!("No agent `{}` is registered; there are {}.", echo(agent), known.join(", "))
@@ -289,6 +343,7 @@ impl Problem {
         match self {
             Self::InvalidField { field, .. } => Some(field.clone()),
             Self::InvalidInput { violations, .. } => violations.first().map(|first| first.field.clone()),
+            Self::InvalidDefinition { faults } => faults.first().map(|first| first.field.clone()),
             Self::UnknownAgent { .. } => Some("/agent".into()),
             _ => None,
         }
@@ -301,6 +356,7 @@ impl Problem {
             Self::InvalidJson { line, column, .. } => json!({ "line": line, "column": column }),
             Self::InvalidParameter { name, .. } => json!({ "parameter": name }),
             Self::InvalidInput { agent, violations } => json!({ "agent": agent, "violations": violations }),
+            Self::InvalidDefinition { faults } => json!({ "faults": faults }),
             Self::UnknownAgent { known, .. } => json!({ "known": known }),
             Self::BodyTooLarge { bytes_max } => json!({ "bytes_max": bytes_max }),
             Self::JobEnded { status: Some(status) } | Self::NotReplayable { status: Some(status) } => {
@@ -310,6 +366,7 @@ impl Problem {
             | Self::UnknownRoute { .. }
             | Self::MethodNotAllowed { .. }
             | Self::NoSuchJob { .. }
+            | Self::NoSuchAgent { .. }
             | Self::InvalidField { .. }
             | Self::UnsupportedMediaType
             | Self::KeyReused

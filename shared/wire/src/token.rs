@@ -26,11 +26,13 @@ pub enum Scope {
     Write,
     /// Replay jobs.
     Operate,
+    /// Define agents: what a tenant's jobs may be told to do.
+    Define,
 }
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Operate];
+    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Operate, Self::Define];
 
     /// The scope as it stands in tokens.
     #[must_use]
@@ -39,6 +41,7 @@ impl Scope {
             Self::Read => "jobs:read",
             Self::Write => "jobs:write",
             Self::Operate => "jobs:operate",
+            Self::Define => "agents:write",
         }
     }
 }

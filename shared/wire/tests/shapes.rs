@@ -20,7 +20,7 @@ use longhaul_engine::{
 use longhaul_wire::events::{EventList, EventType};
 use longhaul_wire::jobs::{DeadLetterList, JobList, JobSummary, JobView, Links, TakenIn};
 use longhaul_wire::journal::JournalView;
-use longhaul_wire::problem::Violation;
+use longhaul_wire::problem::{Fault, Violation};
 use longhaul_wire::socket::{ClientMessage, DeltaBody, ServerMessage};
 use longhaul_wire::{Event, Problem, Scope, agents, limits};
 use serde_json::{Value, json};
@@ -336,6 +336,15 @@ fn problems() -> Vec<Problem> {
         Problem::UnknownRoute { path: "/v1/jops".into() },
         Problem::MethodNotAllowed { method: "PUT".into() },
         Problem::NoSuchJob { job: "x".repeat(500) },
+        Problem::NoSuchAgent { agent: "triage@9".to_owned() },
+        Problem::InvalidDefinition {
+            faults: vec![Fault {
+                line: 6,
+                field: "/models/0/modle".to_owned(),
+                detail: "is no field of a model".to_owned(),
+                help: "did you mean `model`?".to_owned(),
+            }],
+        },
         Problem::InvalidJson { line: 3, column: 7, detail: "expected `,` or `}`".into() },
         Problem::field("/budget/tokens", "must be u64"),
         Problem::parameter("wait", "must be a number of seconds"),

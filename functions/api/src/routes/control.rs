@@ -12,6 +12,7 @@ use longhaul_wire::{Problem, Scope};
 
 use super::jobs::status_of;
 use crate::answer::{Refused, json};
+use crate::definitions;
 use crate::extract::{Called, JobPath, JsonBody, SignalPath, signal_key};
 use crate::service::{Service, now};
 use crate::watch;
@@ -103,7 +104,8 @@ pub(super) async fn replay(
     let reference = called.job(job);
     if let Some(input) = &request.edit.input {
         let agent = watch::item(service.store(), &reference).await?.order.agent;
-        service.agents().check_input(&agent, input, "/edit/input")?;
+        let card = definitions::of_job(&service, &reference.tenant, &agent).await?;
+        service.agents().check_input(&card, input, "/edit/input")?;
     }
     let by = called.0.subject.clone();
     let from = request.from_seq();

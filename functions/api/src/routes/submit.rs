@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::events::{Invocation, deadline};
 use crate::answer::{Refused, json, with_header};
+use crate::definitions;
 use crate::extract::{Called, JsonBody, key_header};
 use crate::service::{Service, now};
 use crate::watch::Seen;
@@ -51,7 +52,7 @@ pub(super) async fn submit(
     called.0.require(Scope::Write)?;
     let request: SubmitRequest = parse(&body)?;
     request.check()?;
-    let order = order(&service, &called.0, &headers, &request)?;
+    let order = order(&service, &called.0, &headers, &request).await?;
     let job = called.job(order.id);
     let accepted = accept(service.store(), order, !request.agent.contains('@')).await?;
     let wait = preferred_wait(&headers);
@@ -65,9 +66,15 @@ pub(super) async fn submit(
 }
 
 /// What the caller asks for, with an id.
-fn order(service: &Service, caller: &Caller, headers: &HeaderMap, request: &SubmitRequest) -> Result<Order, Refused> {
-    let agent = service.agents().find(&request.agent)?;
-    service.agents().check_input(&agent, &request.input, "/input")?;
+async fn order(
+    service: &Service,
+    caller: &Caller,
+    headers: &HeaderMap,
+    request: &SubmitRequest,
+) -> Result<Order, Refused> {
+    let card = definitions::find(service, &caller.tenant, &request.agent).await?;
+    service.agents().check_input(&card, &request.input, "/input")?;
+    let agent = card.reference();
     let id = match key_header(headers)? {
         Some(key) => JobId::of_key(&caller.tenant, idempotency_key(key)?.as_str()),
         None => JobId::from_uuid(Uuid::now_v7()),

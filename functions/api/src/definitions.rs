@@ -1,0 +1,174 @@
+//! Agents that a tenant has defined: taken in as versions, found by name, shown to people.
+
+use std::borrow::Cow;
+
+use longhaul::engine::ids::AgentName;
+use longhaul::engine::{AgentRef, TenantId};
+use longhaul::store::StoreError;
+use longhaul_aws::AwsStore;
+use longhaul_aws::dynamo::{NewDefinition, Saved, SavedDefinition};
+use longhaul_definition::{Checked, Definition, Finding, Format, Policy, Tool, read_within};
+use longhaul_wire::agents::AgentView;
+use longhaul_wire::problem::Fault;
+use longhaul_wire::text::rfc3339;
+use longhaul_wire::{AgentCard, Caller, Problem, agents, limits};
+use serde_json::Value;
+
+use crate::answer::Refused;
+use crate::service::{Service, now};
+
+/// Most bytes of a definition with what people are shown of it. An item of the table takes 400 KB, names included.
+const STORED_BYTES_MAX: usize = 350 * 1024;
+
+/// The agent that a tenant calls `text`: one that ships, or one of its own.
+pub(crate) async fn find<'a>(
+    service: &'a Service,
+    tenant: &TenantId,
+    text: &str,
+) -> Result<Cow<'a, AgentCard>, Refused> {
+    let unknown = match service.agents().find(text) {
+        Ok(card) => return Ok(Cow::Borrowed(card)),
+        Err(unknown) => unknown,
+    };
+    match saved(service.store(), tenant, text).await? {
+        Some(saved) => Ok(Cow::Owned(card(&saved)?)),
+        None => Err(known_besides(service, tenant, unknown).await.into()),
+    }
+}
+
+/// The agent of a job that was submitted before.
+pub(crate) async fn of_job<'a>(
+    service: &'a Service,
+    tenant: &TenantId,
+    agent: &AgentRef,
+) -> Result<Cow<'a, AgentCard>, Refused> {
+    find(service, tenant, &agent.to_string()).await
+}
+
+/// An unknown agent, with the tenant's own among those that there are.
+async fn known_besides(service: &Service, tenant: &TenantId, unknown: Problem) -> Problem {
+    match unknown {
+        Problem::UnknownAgent { agent, mut known } => {
+            // Only help; without it the answer is the same.
+            let cards = cards(service.store(), tenant).await.unwrap_or_default();
+            known.extend(cards.iter().map(|card| card.reference().to_string()));
+            known.truncate(limits::KNOWN_AGENTS_MAX);
+            Problem::UnknownAgent { agent, known }
+        }
+        other => other,
+    }
+}
+
+/// All versions of all agents that a tenant has defined.
+pub(crate) async fn cards(store: &AwsStore, tenant: &TenantId) -> Result<Vec<AgentCard>, Refused> {
+    let cards = store.definition_cards(tenant).await?;
+    cards.iter().map(|card| read_card(card).map_err(Refused::from)).collect()
+}
+
+/// An agent with all that is known of it.
+pub(crate) async fn view(service: &Service, tenant: &TenantId, text: &str) -> Result<AgentView, Refused> {
+    if let Ok(card) = service.agents().find(text) {
+        return Ok(AgentView { card: card.clone(), digest: None, created_at: None, created_by: None, definition: None });
+    }
+    match saved(service.store(), tenant, text).await? {
+        Some(saved) => Ok(AgentView {
+            card: card(&saved)?,
+            definition: Some(json(&saved, "definition", &saved.definition)?),
+            digest: Some(saved.digest),
+            created_at: Some(rfc3339(saved.created_at)),
+            created_by: Some(saved.created_by),
+        }),
+        None => Err(Problem::NoSuchAgent { agent: text.to_owned() }.into()),
+    }
+}
+
+/// Saves a definition; whether it is a new version, and which.
+pub(crate) async fn save(
+    service: &Service,
+    caller: &Caller,
+    name: &str,
+    body: &[u8],
+    format: Format,
+) -> Result<(AgentView, bool), Refused> {
+    let agent: AgentName = name.parse().map_err(|error| Problem::parameter("name", format!("{error}")))?;
+    if service.agents().cards().iter().any(|card| card.name == agent) {
+        return Err(Problem::parameter("name", "is that of an agent that ships with Longhaul; take another one").into());
+    }
+    let text = std::str::from_utf8(body)
+        .map_err(|error| Problem::InvalidDefinition { faults: vec![Fault::whole(format!("is no UTF-8: {error}"))] })?;
+    let Checked { definition, source, digest } =
+        read_within(text, format, &Policy::default()).map_err(|findings| refused(&findings))?;
+    if definition.name != name {
+        let detail = format!("is `{}`, but the address says `{name}`", definition.name);
+        return Err(Problem::field("/name", detail).into());
+    }
+    let make_card = |agent: &AgentRef| card_of(agent, &definition);
+    let source_text = source.to_string();
+    let shown = make_card(&AgentRef { name: agent.clone(), version: u32::MAX });
+    if source_text.len().saturating_add(shown.len()) > STORED_BYTES_MAX {
+        return Err(Problem::BodyTooLarge { bytes_max: STORED_BYTES_MAX }.into());
+    }
+    let new = NewDefinition { name: agent, digest, definition: source_text, by: caller.subject.clone() };
+    let saved = service.store().save_definition(&caller.tenant, &new, now(), make_card).await?;
+    let (agent, created) = match saved {
+        Saved::Created(agent) => (agent, true),
+        Saved::Unchanged(agent) => (agent, false),
+    };
+    tracing::info!(tenant = %caller.tenant, agent = %agent, created, "a definition was saved");
+    Ok((view(service, &caller.tenant, &agent.to_string()).await?, created))
+}
+
+/// A version of a tenant's own agent, by `name` or `name@version`.
+async fn saved(store: &AwsStore, tenant: &TenantId, text: &str) -> Result<Option<SavedDefinition>, StoreError> {
+    match agents::reference(text) {
+        Some((name, Some(version))) => store.definition(tenant, &AgentRef { name, version }).await,
+        Some((name, None)) => store.newest_definition(tenant, &name).await,
+        None => Ok(None),
+    }
+}
+
+fn card(saved: &SavedDefinition) -> Result<AgentCard, StoreError> {
+    read_card(&saved.card)
+}
+
+fn read_card(card: &str) -> Result<AgentCard, StoreError> {
+    serde_json::from_str(card).map_err(|error| StoreError::Corrupt {
+        what: "an agent's definition".to_owned(),
+        detail: format!("attribute card: {error}"),
+    })
+}
+
+fn json(saved: &SavedDefinition, attribute: &str, text: &str) -> Result<Value, StoreError> {
+    serde_json::from_str(text).map_err(|error| StoreError::Corrupt {
+        what: format!("the definition of {}", saved.agent),
+        detail: format!("attribute {attribute}: {error}"),
+    })
+}
+
+/// What people are shown of a definition, as JSON.
+fn card_of(agent: &AgentRef, definition: &Definition) -> String {
+    let asks = definition.tools.iter().filter_map(|tool| match tool {
+        Tool::AskPerson(tool) => tool.name.parse().ok(),
+        Tool::Http(_) | Tool::Lambda(_) | Tool::Mcp(_) | Tool::RunAgent(_) | Tool::Documents(_) | Tool::Search(_) => None,
+    });
+    let card = AgentCard {
+        name: agent.name.clone(),
+        version: agent.version,
+        description: definition.description.clone(),
+        // Whatever is JSON, where the author asks for nothing in particular.
+        input_schema: definition.input_schema.clone().unwrap_or(Value::Bool(true)),
+        signals: asks.collect(),
+    };
+    // A card is plain data with text keys: writing it down cannot fail.
+    serde_json::to_string(&card).unwrap_or_default()
+}
+
+fn refused(findings: &[Finding]) -> Problem {
+    let faults = findings.iter().map(|finding| Fault {
+        line: u64::try_from(finding.line).unwrap_or(u64::MAX),
+        field: finding.field.clone(),
+        detail: finding.message.clone(),
+        help: finding.help.clone(),
+    });
+    Problem::InvalidDefinition { faults: faults.collect() }
+}
