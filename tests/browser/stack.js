@@ -25,6 +25,8 @@ export class Stack {
     const args = ["up", "--port", "0", "--websocket-port", "0", "--data", stack.data, "--think-ms", String(thinkMs), ...options];
     stack.process = spawn(program(), args, { env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"] });
     stack.ended = new Promise((resolve) => stack.process.once("exit", resolve));
+    // Whatever becomes of the test, its stack goes with it.
+    process.once("exit", () => stack.process.kill("SIGKILL"));
     stack.said = "";
     stack.process.stderr.on("data", (text) => (stack.said += text));
     const found = {};
