@@ -1,5 +1,5 @@
 # The few commands of this project. CONTRIBUTING.md says when to use which.
-.PHONY: demo check test test-models test-browser console tools bench fmt lint docs licences ci
+.PHONY: demo check test test-models test-browser console tools bench fmt lint docs licences ci verify verify-model mutants
 
 # Tools that are no crates of ours, installed at pinned versions into the target folder.
 TOOLS := target/tools
@@ -79,6 +79,17 @@ console: $(JAVASCRIPT)
 $(JAVASCRIPT): package-lock.json | $(NPM)
 	PATH="$$PATH:$(abspath $(TOOLS))/bin" $(NPM) ci --no-audit --no-fund --loglevel=error
 	touch $@
+
+# The long checks of the protocol. Others may hang themselves behind `verify`.
+verify: verify-model
+
+# The model check of the large instances: prints the states that were met and any violation.
+verify-model:
+	cargo run --release -p longhaul-model --bin verify
+
+# Each rule made weaker in one place: prints the shortest run in which the check notices.
+mutants:
+	cargo run --release -p longhaul-model --bin mutants
 
 # Measurements in release: submit latency, start and memory of the functions. One JSON line each.
 bench:
