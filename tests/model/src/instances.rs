@@ -1,5 +1,6 @@
 //! The systems that are checked: what the agents do, what callers ask, and how many of each fault may happen.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use stateright::{Checker, HasDiscoveries, Model};
@@ -74,6 +75,13 @@ pub const SMALL: &[Instance] = &[
         bounds: Budget { repeat: 1, late: 1, ..NO_FAULTS },
         ..ROW
     },
+    Instance {
+        name: "retry, a wait with a timeout",
+        job: &[FLAKY, TIMED],
+        asks: &[SIGNAL],
+        bounds: Budget { deadline: 1, ..NO_FAULTS },
+        ..ROW
+    },
     Instance { name: "failure, replay", job: &[FATAL], asks: &[REPLAY], bounds: CRASH, ..ROW },
     Instance { name: "at-most-once: crash", job: &[ONCE], bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS }, ..ROW },
     Instance { name: "child: crash", job: &[Op::Child], child: &[STEP], bounds: CRASH, ..ROW },
@@ -88,30 +96,16 @@ const EACH: Budget =
 /// Instances for `make verify`.
 pub const LARGE: &[Instance] = &[
     Instance {
-        name: "one step: every fault once, all at once",
-        job: &[STEP],
-        bounds: EACH,
+        name: "together",
+        job: &[STEP, WAIT],
+        asks: &[SIGNAL, CANCEL],
+        bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS },
         states_max: Some(60_000_000),
         ..ROW
     },
     Instance {
-        name: "t3",
-        job: &[STEP, STEP],
-        bounds: Budget { crash: 1, pause: 1, double: 1, ..NO_FAULTS },
-        sessions: 3,
-        ..ROW
-    },
-    Instance {
-        name: "zombies",
-        job: &[STEP, WAIT],
-        asks: &[SIGNAL, CANCEL],
-        bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS },
-        states_max: Some(40_000_000),
-        ..ROW
-    },
-    Instance {
         name: "wf",
-        job: &[STEP, WAIT],
+        job: &[WAIT],
         asks: &[SIGNAL, CANCEL],
         bounds: Budget { fail: 1, repeat: 1, late: 1, ..NO_FAULTS },
         states_max: Some(40_000_000),
@@ -160,10 +154,18 @@ pub const LARGE: &[Instance] = &[
         ..ROW
     },
     Instance {
-        name: "fatal",
-        job: &[FATAL, FLAKY],
-        asks: &[REPLAY],
-        bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS },
+        name: "zombies",
+        job: &[STEP, STEP],
+        bounds: Budget { crash: 2, pause: 2, double: 2, ..NO_FAULTS },
+        sessions: 3,
+        states_max: Some(40_000_000),
+        ..ROW
+    },
+    Instance {
+        name: "one step: every fault once, all at once",
+        job: &[STEP],
+        bounds: EACH,
+        states_max: Some(60_000_000),
         ..ROW
     },
 ];
@@ -182,6 +184,8 @@ pub struct Verdict {
     pub took: Duration,
     /// Whether all states within the bounds were met.
     pub exhausted: bool,
+    /// The kinds of entries that were written.
+    pub reached: BTreeSet<&'static str>,
     /// What was broken, with the run that breaks it.
     pub broken: Option<(Broken, Run)>,
 }
@@ -222,6 +226,7 @@ fn verdict(instance: &Instance, checker: impl Checker<System>, begun: Instant) -
         depth: checker.max_depth(),
         took: begun.elapsed(),
         exhausted: broken.is_none() && !cut,
+        reached: checker.model().ledger.kinds(),
         broken,
     }
 }

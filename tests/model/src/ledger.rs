@@ -4,7 +4,7 @@
 //! view of a journal is a prefix, hence a length. The fold is the production one, made once a node, which is what makes
 //! millions of states a minute possible.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{PoisonError, RwLock};
@@ -119,6 +119,51 @@ pub enum Mark {
         from: Option<u8>,
         edited: bool,
     },
+}
+
+impl Mark {
+    /// All kinds of entries.
+    pub const KINDS: [&'static str; 16] = [
+        "claimed",
+        "step_started",
+        "step_completed",
+        "attempt_failed",
+        "step_failed",
+        "interrupted",
+        "waiting",
+        "wait_ended by a signal",
+        "wait_ended by time",
+        "signalled",
+        "child ended",
+        "cancel_requested",
+        "completed",
+        "failed",
+        "cancelled",
+        "replayed",
+    ];
+
+    /// Which of them it is.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::Claimed { .. } => "claimed",
+            Self::Started { .. } => "step_started",
+            Self::Done { .. } => "step_completed",
+            Self::AttemptFailed { .. } => "attempt_failed",
+            Self::StepFailed { interrupted: true, .. } => "interrupted",
+            Self::StepFailed { interrupted: false, .. } => "step_failed",
+            Self::Waiting { .. } => "waiting",
+            Self::WaitEnded { by: Some(_), .. } => "wait_ended by a signal",
+            Self::WaitEnded { by: None, .. } => "wait_ended by time",
+            Self::Signalled { .. } => "signalled",
+            Self::ChildEnded { .. } => "child ended",
+            Self::CancelRequested { .. } => "cancel_requested",
+            Self::Ended(End::Completed) => "completed",
+            Self::Ended(End::Failed(_)) => "failed",
+            Self::Ended(End::Cancelled) => "cancelled",
+            Self::Replayed { .. } => "replayed",
+        }
+    }
 }
 
 /// The key of the cancel that a job's end sends to its children, the job's replays to be added.
@@ -264,6 +309,12 @@ impl Ledger {
     #[must_use]
     pub fn script(&self, job: u8) -> Script {
         self.script[usize::from(job)]
+    }
+
+    /// The kinds of entries that were written in some journal.
+    #[must_use]
+    pub fn kinds(&self) -> BTreeSet<&'static str> {
+        self.nodes.read().unwrap_or_else(PoisonError::into_inner).keys().map(|(_, mark)| mark.kind()).collect()
     }
 
     /// A journal with one entry more.

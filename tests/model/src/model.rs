@@ -281,6 +281,8 @@ impl System {
                 let slot = s.free_slot()?;
                 s.job_mut(job).messages -= 1;
                 s.slots[slot] = Slot { phase: Phase::Active(Local::begin(job)), silent: false, watchdog: Some(job) };
+                // And reads the job item: before its first call nobody can tell that it has begun.
+                s = self.step(&s, slot, Fate::Fine)?;
             }
             Action::Lose(job) => {
                 s.job_mut(job).messages -= 1;
@@ -356,7 +358,10 @@ impl System {
                 s.left.again -= 1;
             }
             s.requests[index].tries += 1;
-            s.requests[index].going = Some(Outside::begin(job, ask));
+            // And makes its first call, for the same reason.
+            let mut going = Outside::begin(job, ask);
+            let came = self.outside(&mut s, &mut going, Writer::Request(index), Fate::Fine)?;
+            s.requests[index].going = (came == Came::On).then_some(going);
             return Some(s);
         };
         let came = self.outside(&mut s, &mut going, Writer::Request(index), fate)?;

@@ -225,3 +225,6 @@ pub const CAUGHT: &[Row] = &[
         instance: of(&[STEP], &[], Budget { pause: 1, double: 1, deadline: 1, ..NO_FAULTS }),
     },
 ];
+
+/// Mutants that the check cannot tell from the production rules, with the reason in `weaker`.
+pub const UNSEEN: &[Row] = &[];

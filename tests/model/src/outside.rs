@@ -61,6 +61,7 @@ impl System {
                 out.ended = matches!(item.mode, Mode::Ended(_));
                 out.pc = Opc::ReadJournal;
             }
+            Opc::ReadJournal if item.mode == Mode::Absent => return Came::Refused,
             Opc::ReadJournal => {
                 out.seen = s.job(out.job).log.len();
                 out.pc = Opc::Append;

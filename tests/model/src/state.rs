@@ -158,10 +158,14 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// A request about to begin.
+    /// A request about to begin. That the job exists is read with the journal where nothing else is asked of the item.
     #[must_use]
     pub const fn begin(job: u8, ask: Ask) -> Self {
-        Self { job, ask, pc: Opc::ReadItem, seen: 0, ended: false, cur: false, landed: false }
+        let pc = match ask {
+            Ask::Entry(_) => Opc::ReadJournal,
+            Ask::Replay(_) => Opc::ReadItem,
+        };
+        Self { job, ask, pc, seen: 0, ended: false, cur: false, landed: false }
     }
 }
 

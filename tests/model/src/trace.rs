@@ -39,7 +39,7 @@ fn happened(s: &State, action: Action) -> String {
         Action::LoseWatchdog(slot) => format!("the watchdog message of session {slot} is lost"),
         Action::Receive(job) => {
             let slot = s.free_slot().map_or_else(String::new, |slot| format!("session {slot}: "));
-            format!("{slot}receives a continuation of {}", name(job))
+            format!("{slot}receives a continuation of {} and reads the job item", name(job))
         }
         Action::Lose(job) => format!("a continuation of {} is lost", name(job)),
         Action::Double(job) => format!("a continuation of {} is delivered twice", name(job)),
@@ -48,7 +48,7 @@ fn happened(s: &State, action: Action) -> String {
         Action::SweepDies(job) => format!("the sweeper moves the due time of {} and dies", name(job)),
         Action::Tick => "time passes, until what waits for a time has waited long enough".to_owned(),
         Action::Ask(index, fate) => match &s.requests[index].going {
-            None => format!("caller {index}: sends its request"),
+            None => format!("caller {index}: sends its request; api reads"),
             Some(going) => {
                 let what = match going.pc {
                     Opc::ReadItem => "api reads the job item",
