@@ -90,11 +90,7 @@ impl WebSocket {
     async fn connect(&self, event: &ApiGatewayWebsocketProxyRequest, id: &str, now: Timestamp) -> Result<(), Problem> {
         let header = event.headers.get("authorization").and_then(|value| value.to_str().ok());
         let parameter = event.query_string_parameters.first("token");
-        let token = match (header, parameter) {
-            (Some(header), _) => bearer(header).unwrap_or_default(),
-            (None, Some(parameter)) => parameter,
-            (None, None) => "",
-        };
+        let token = token_of(header, parameter);
         let caller = self.tokens.check(token).await.map_err(|error| {
             match &error {
                 TokenError::KeysUnavailable(_) => tracing::error!(error = %chain(&error), "tokens cannot be checked"),
@@ -157,6 +153,15 @@ impl WebSocket {
             }
             None => Err(Refusal::Problem(job, Problem::NotAuthenticated)),
         }
+    }
+}
+
+/// The token of a handshake. A header counts for more than a parameter, also where it holds none.
+pub(crate) fn token_of<'a>(header: Option<&'a str>, parameter: Option<&'a str>) -> &'a str {
+    match (header, parameter) {
+        (Some(header), _) => bearer(header).unwrap_or_default(),
+        (None, Some(parameter)) => parameter,
+        (None, None) => "",
     }
 }
 

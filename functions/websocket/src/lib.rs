@@ -1,9 +1,11 @@
 //! The WebSocket function: who watches a job, and what they are sent.
 //!
-//! One function is invoked by two sides. The gateway brings clients that come, ask and go ([`clients`]); the table's
-//! stream brings what was written into journals ([`stream`]), which is pushed to every subscriber of the job and, at a
-//! job's end, posted to its webhook. Neither side can delay a job: both only read what the worker has written.
+//! One function is invoked by two sides. The gateway asks who may connect ([`authorizer`]) and brings clients that come,
+//! ask and go ([`clients`]); the table's stream brings what was written into journals ([`stream`]), which is pushed to
+//! every subscriber of the job and, at a job's end, posted to its webhook. Neither side can delay a job: both only read
+//! what the worker has written.
 
+mod authorizer;
 pub mod clients;
 mod delivery;
 mod expiry;
@@ -21,6 +23,7 @@ use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 use longhaul_wire::TokenCheck;
 use serde_json::Value;
 
+pub use crate::authorizer::AuthorizerError;
 use crate::webhook::Webhooks;
 
 /// Why the function could not begin, or ended.
@@ -52,6 +55,9 @@ pub enum EventError {
     /// The answer cannot be written.
     #[error("the answer cannot be written")]
     Answer(#[source] serde_json::Error),
+    /// Nobody can say who may connect.
+    #[error("a connection could not be decided about")]
+    Authorizer(#[from] AuthorizerError),
 }
 
 /// The function: what it keeps from one invocation to the next.
@@ -125,7 +131,10 @@ impl WebSocket {
     /// [`EventError`] when it is no event of either.
     pub async fn handle(&self, event: Value, deadline_ms: u64) -> Result<Value, EventError> {
         let time = Time { clock: Clock::of_machine(), deadline: Timestamp::from_millis(deadline_ms) };
-        let answer = if event.get("Records").is_some() {
+        let answer = if authorizer::asked(&event) {
+            // It brings a request context as well, and so looks like a connection.
+            return Ok(self.authorize(event).await?);
+        } else if event.get("Records").is_some() {
             let batch = read::<dynamodb::Event>(event, "the table's stream")?;
             serde_json::to_value(Box::pin(self.stream_batch(batch, time)).await)
         } else if event.get("requestContext").is_some() {

@@ -6,6 +6,7 @@
 
 mod batch;
 mod broadcast;
+mod metrics;
 mod redrive;
 
 use std::cell::OnceCell;
@@ -18,6 +19,8 @@ use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 
 pub use batch::{BatchError, Worker};
 pub use broadcast::Broadcast;
+
+use crate::metrics::{Meter, Metered};
 
 /// Why the worker could not begin, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -51,12 +54,13 @@ async fn serve() -> Result<(), RunError> {
     let store = AwsStore::connect(config.clone()).await;
     let broadcast = Broadcast::of(&store, &config);
     let settings = Settings::from_env()?;
-    let workplace = Workplace { store, settings, broadcast, worker: OnceCell::new() };
+    let workplace = Workplace { store, settings, broadcast, meter: Meter::default(), worker: OnceCell::new() };
     let workplace = &workplace;
     let handler = service_fn(async move |event: LambdaEvent<SqsEvent>| {
         let LambdaEvent { payload, context } = event;
         let worker = workplace.worker().map_err(|error| failed("RunError", &error))?;
         let answered = worker.handle(payload, &context.request_id, context.deadline).await;
+        workplace.meter.print();
         answered.map_err(|error| failed("BatchError", &error))
     });
     Box::pin(lambda_runtime::run(handler)).await.map_err(RunError::Runtime)
@@ -68,16 +72,18 @@ struct Workplace {
     store: AwsStore,
     settings: Settings,
     broadcast: Option<Rc<Broadcast>>,
-    worker: OnceCell<Worker<AwsStore>>,
+    meter: Meter,
+    worker: OnceCell<Worker<Metered<AwsStore>>>,
 }
 
 impl Workplace {
-    fn worker(&self) -> Result<&Worker<AwsStore>, RunError> {
+    fn worker(&self) -> Result<&Worker<Metered<AwsStore>>, RunError> {
         if let Some(worker) = self.worker.get() {
             return Ok(worker);
         }
         let registry = longhaul_agent::shipped(&self.settings)?;
-        Ok(self.worker.get_or_init(|| Worker::new(self.store.clone(), registry).heard_by(self.broadcast.clone())))
+        let store = Metered::new(self.store.clone(), self.meter.clone());
+        Ok(self.worker.get_or_init(|| Worker::new(store, registry).heard_by(self.broadcast.clone())))
     }
 }
 

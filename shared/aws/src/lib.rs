@@ -11,6 +11,7 @@ pub mod connections;
 mod connector;
 pub mod counts;
 pub mod dynamo;
+pub mod metrics;
 pub mod push;
 pub mod sqs;
 pub mod telemetry;
