@@ -1,5 +1,5 @@
 # The few commands of this project. CONTRIBUTING.md says when to use which.
-.PHONY: demo check test test-models test-browser console tools bench fmt lint docs licences ci verify verify-model mutants
+.PHONY: demo check test test-models test-browser console tools lint-template bench fmt lint docs licences ci verify-stack verify verify-model mutants
 
 # Tools that are no crates of ours, installed at pinned versions into the target folder.
 TOOLS := target/tools
@@ -13,12 +13,17 @@ NPM := $(shell command -v npm || echo $(TOOLS)/bin/npm)
 # What the console, its client and their tests are made with, in the versions of the lock file.
 JAVASCRIPT := node_modules/.package-lock.json
 
+# The tools that read template.yaml. checkov pins other versions of the AWS libraries than the SAM tools, so it is apart.
+DEPLOY := target/tools-deploy
+DEPLOY_SECURITY := target/tools-deploy-security
+CDK := infra/cdk/node_modules/.package-lock.json
+
 # A long agent job on this machine, without an account.
 demo:
 	cargo run -- research "how queues make agents reliable"
 
-# The gate: format, lints, docs, licences, import table.
-check: fmt lint docs licences
+# The gate: format, lints, docs, licences, the template, import table.
+check: fmt lint docs licences lint-template
 	cargo test -p longhaul-tests --test import_table
 
 fmt:
@@ -80,6 +85,12 @@ $(JAVASCRIPT): package-lock.json | $(NPM)
 	PATH="$$PATH:$(abspath $(TOOLS))/bin" $(NPM) ci --no-audit --no-fund --loglevel=error
 	touch $@
 
+# Real processes killed, stopped and lied to under loads of 500 jobs, each audited: every journal against the model
+# server's own count. `make test` runs the same with small loads.
+verify-stack:
+	cargo build --workspace --bins
+	LONGHAUL_LOAD_JOBS=500 cargo test -p longhaul-tests --test real_faults -- --nocapture --test-threads 1
+
 # The long checks of the protocol. Others may hang themselves behind `verify`.
 verify: verify-model
 
@@ -95,3 +106,26 @@ mutants:
 bench:
 	cargo build --release --workspace --bins
 	cargo bench -p longhaul-tests --bench stack
+
+# template.yaml and the CDK construct: valid, linted behind the SAM transform, held to each other, to the code's table, to
+# the rights that the code's calls need and to the runbook; broken templates must be caught. No account is asked.
+lint-template: $(DEPLOY)/installed $(DEPLOY_SECURITY)/installed $(CDK)
+	SAM_CLI_TELEMETRY=0 AWS_DEFAULT_REGION=us-east-1 $(DEPLOY)/bin/sam validate --template template.yaml
+	cd infra/cdk && PATH="$$PATH:$(abspath $(TOOLS))/bin" && npx tsc && node --test build/test/longhaul.test.js && node build/bin/synth.js
+	cd tests/deploy && $(abspath $(DEPLOY))/bin/python -m pytest test_template.py test_construct.py test_cost.py
+	cd tests/deploy && $(abspath $(DEPLOY))/bin/python write_resolved.py
+	cd tests/deploy && $(abspath $(DEPLOY_SECURITY))/bin/python -m pytest test_security.py
+
+$(DEPLOY)/installed: tests/deploy/requirements.txt
+	python3 -m venv $(DEPLOY)
+	$(DEPLOY)/bin/pip install --quiet --disable-pip-version-check -r tests/deploy/requirements.txt
+	touch $@
+
+$(DEPLOY_SECURITY)/installed: tests/deploy/requirements-security.txt
+	python3 -m venv $(DEPLOY_SECURITY)
+	$(DEPLOY_SECURITY)/bin/pip install --quiet --disable-pip-version-check -r tests/deploy/requirements-security.txt
+	touch $@
+
+$(CDK): infra/cdk/package.json infra/cdk/package-lock.json | $(NPM)
+	cd infra/cdk && PATH="$$PATH:$(abspath $(TOOLS))/bin" && $(NPM) ci --loglevel=error
+	touch $@

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import sys
+from functools import cache
 from pathlib import Path
 
 from samcli.yamlhelper import yaml_parse
@@ -23,9 +24,14 @@ UPLOADED = "s3://uploads/{}.zip"
 REGION = "us-east-1"
 
 
+@cache
+def _parsed(path: Path) -> dict:
+    return yaml_parse(path.read_text())
+
+
 def read(path: Path = TEMPLATE) -> dict:
     """The template as it is written, with the short forms of functions made long."""
-    return yaml_parse(path.read_text())
+    return copy.deepcopy(_parsed(path))
 
 
 def translate(template: dict) -> dict:
