@@ -89,7 +89,9 @@ impl Meter {
     pub(crate) fn print(&self) {
         let all = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         for (tenant, done) in all {
-            metrics::print(&RootEntry::new(Line::new(&tenant, done, SystemTime::now(), metrics::function_name()).close()));
+            metrics::print(&RootEntry::new(
+                Line::new(&tenant, done, SystemTime::now(), metrics::function_name()).close(),
+            ));
         }
     }
 }

@@ -30,9 +30,9 @@ pub fn line(entry: &impl Entry) -> Result<Vec<u8>, IoStreamError> {
 
 /// Prints an entry's line. What fails is a number less, and said in the log.
 pub fn print(entry: &impl Entry) {
-    let printed = line(entry).map_err(|error| error.to_string()).and_then(|line| {
-        std::io::stdout().write_all(&line).map_err(|error| error.to_string())
-    });
+    let printed = line(entry)
+        .map_err(|error| error.to_string())
+        .and_then(|line| std::io::stdout().write_all(&line).map_err(|error| error.to_string()));
     if let Err(error) = printed {
         tracing::warn!(error, "metrics were not written");
     }
