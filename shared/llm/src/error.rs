@@ -235,3 +235,33 @@ fn bounded(text: &str) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The taxonomy, whole: names are kept in journals, and what is tried again costs money.
+    #[test]
+    fn classes_have_names_and_some_may_be_tried_again() {
+        let wait = Some(Duration::from_secs(1));
+        let cut = |cut| ModelErrorKind::Truncated { cut };
+        let rows = [
+            (ModelErrorKind::Transient, "transient", true, None),
+            (ModelErrorKind::RateLimited { retry_after: wait }, "rate_limited", true, wait),
+            (ModelErrorKind::Overloaded { retry_after: wait }, "overloaded", true, wait),
+            (ModelErrorKind::Timeout, "timeout", true, None),
+            (cut(Cut::Connection), "truncated", true, None),
+            (cut(Cut::OutputLimit), "truncated", false, None),
+            (cut(Cut::UnknownFinish { raw: String::new() }), "truncated", false, None),
+            (ModelErrorKind::Refused, "refused", false, None),
+            (ModelErrorKind::ContextOverflow, "context_overflow", false, None),
+            (ModelErrorKind::Schema, "schema", false, None),
+            (ModelErrorKind::Auth, "auth", false, None),
+            (ModelErrorKind::Invalid, "invalid", false, None),
+            (ModelErrorKind::Budget, "budget", false, None),
+        ];
+        for (kind, name, retryable, retry_after) in rows {
+            assert_eq!((kind.name(), kind.is_retryable(), kind.retry_after()), (name, retryable, retry_after));
+        }
+    }
+}

@@ -59,12 +59,11 @@ async fn a12_refusal() {
 #[tokio::test]
 async fn a14_errors_inside_a_stream() {
     let rows = [
-        ("A14/overloaded_mid_tool.sse", OVERLOADED),
-        ("A14/error_first.sse", OVERLOADED),
-        ("A14/invalid_in_stream.sse", ModelErrorKind::Invalid),
+        ("A14/overloaded_mid_tool.sse", OVERLOADED, true),
+        ("A14/error_first.sse", OVERLOADED, true),
+        ("A14/invalid_in_stream.sse", ModelErrorKind::Invalid, false),
     ];
-    for (name, kind) in rows {
-        let retryable = kind.is_retryable();
+    for (name, kind, retryable) in rows {
         let outcome = check(name, Wire::Messages, Answer::ok(file(name)), Failure(kind)).await;
         assert_eq!(outcome.result.unwrap_err().is_retryable(), retryable, "{name}");
     }
