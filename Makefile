@@ -63,6 +63,15 @@ tools: $(CARGO_DENY) $(LLMOCK) $(AIMOCK)
 test-models: $(LLMOCK) $(AIMOCK)
 	cargo test -p longhaul-llm --test models
 
+# A long run of the fuzz tests, of which `make test` runs a short one: `make fuzz CASES=1000000`. What it finds is written
+# beside the test (fuzz.regressions), is tried first from then on, and belongs into the commit that mends it.
+CASES := 20000
+.PHONY: fuzz
+fuzz:
+	PROPTEST_CASES=$(CASES) cargo test -p longhaul-engine -p longhaul-wire -p longhaul-api --test fuzz
+	PROPTEST_CASES=$(CASES) cargo test -p longhaul-aws -p longhaul-llm --lib fuzz
+	PROPTEST_CASES=$(CASES) cargo test -p longhaul-tests --test functions_on_stores fuzz
+
 # All tests. The programs that the tests start are built first, since a test does not build what it runs.
 test: $(LLMOCK) $(AIMOCK)
 	cargo build --workspace --bins --examples

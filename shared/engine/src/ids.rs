@@ -154,9 +154,9 @@ impl JobId {
 impl FromStr for JobId {
     type Err = IdError;
     fn from_str(text: &str) -> Result<Self, IdError> {
-        // Only the hyphenated form: one job has one address.
+        // Only as it is written itself, hyphenated and in small letters: one job has one address.
         match Uuid::try_parse(text) {
-            Ok(uuid) if text.len() == 36 => Ok(Self(uuid)),
+            Ok(uuid) if uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text => Ok(Self(uuid)),
             Ok(_) | Err(_) => Err(IdError::Job),
         }
     }

@@ -70,7 +70,7 @@ impl Journal {
     /// Reads one batch more; it must stand at [`Journal::next`].
     ///
     /// # Errors
-    /// See [`FoldError`]; the journal is as before then.
+    /// See [`FoldError`]; the journal may hold a part of the batch then and is of no more use.
     pub fn take_in(&mut self, batch: Batch) -> Result<(), FoldError> {
         if batch.v > limits::PROTOCOL_VERSION {
             return Err(FoldError::Newer { at: batch.at, found: batch.v, known: limits::PROTOCOL_VERSION });

@@ -25,6 +25,8 @@ mod error_class;
 mod event_stream;
 mod exchange;
 mod fallback;
+#[cfg(test)]
+mod fuzz;
 mod http;
 mod lenient_json;
 mod link;

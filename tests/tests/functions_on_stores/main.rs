@@ -15,6 +15,7 @@ mod agents;
 mod far_end;
 mod faulty;
 mod front;
+mod fuzz;
 mod ground;
 mod queue_faults;
 mod stream;

@@ -23,7 +23,7 @@ use crate::watch;
     request_body(content = Option<CancelRequest>),
     params(
         ("id" = uuid::Uuid, Path, description = "The job"),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key is taken in once"),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same again counts once; another is refused"),
     ),
     responses(
         (status = 202, description = "The request stands in the journal.", body = TakenIn),
@@ -53,7 +53,7 @@ pub(super) async fn cancel(
     params(
         ("id" = uuid::Uuid, Path, description = "The job"),
         ("name" = String, Path, description = "The signal, such as `approval`"),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key is taken in once"),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same again counts once; another is refused"),
     ),
     responses(
         (status = 202, description = "The signal stands in the journal.", body = TakenIn),
@@ -83,7 +83,7 @@ pub(super) async fn signal(
     request_body(content = Option<ReplayRequest>),
     params(
         ("id" = uuid::Uuid, Path, description = "The job"),
-        ("Idempotency-Key" = Option<String>, Header, description = "The same key is taken in once"),
+        ("Idempotency-Key" = Option<String>, Header, description = "The same again counts once; another is refused"),
     ),
     responses(
         (status = 202, description = "The job goes on.", body = TakenIn),

@@ -8,6 +8,8 @@ mod batch_item;
 mod definitions;
 mod forget;
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod golden;
 mod job_item;
 mod jobs;
@@ -32,10 +34,10 @@ use crate::clients::Clients;
 use crate::config::Config;
 
 pub(crate) use attributes::{Item, Reader, number, text, time};
+pub use definitions::{NewDefinition, Saved, SavedDefinition};
 pub(crate) use keys::{
     CONNECTION, PK, SK, SUBSCRIPTION_PREFIX, connection_partition, job_partition, key, subscription_sort,
 };
-pub use definitions::{NewDefinition, Saved, SavedDefinition};
 pub use lists::{Cursor, JobFilter, JobPage, JobSummary};
 pub use stream::StreamedBatch;
 pub use table::{DUE_INDEX, EXPIRY_ATTRIBUTE, JOBS_INDEX, table_definition};
