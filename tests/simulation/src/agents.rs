@@ -70,7 +70,8 @@ async fn everything(ctx: &mut Ctx, far_end: &FarEnd, flaky: u64) -> longhaul::Re
     let paid = ctx
         .effect("pay", async |key| {
             far_end.note(&key.to_string());
-            tokio::time::sleep(Duration::from_millis(700)).await;
+            // Over some heartbeats and peeks, at each of which a worker may die.
+            tokio::time::sleep(Duration::from_secs(9)).await;
             Ok(())
         })
         .at_most_once()

@@ -176,6 +176,8 @@ fn failed_with_reason(failure: &Failure, entries: &[Written<'_>], deaths: u64) -
     match failure.class {
         ErrorClass::WorkerLost => worker_lost_with_reason(entries, deaths),
         ErrorClass::Refused | ErrorClass::Invalid => Ok(()),
+        // A child that its parent's first end had cancelled ended when the parent was open again.
+        ErrorClass::Terminal if failure.message.contains("cancelled") => Ok(()),
         class if class.is_retryable() => {
             let last_attempt = entries.iter().rev().find_map(|written| match written.entry {
                 Entry::StepFailed { attempt, .. } => Some(*attempt),

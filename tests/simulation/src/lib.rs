@@ -17,5 +17,6 @@ pub mod agents;
 pub mod audit;
 pub mod far_end;
 pub mod jobs;
+pub mod journals;
 pub mod seeds;
 pub mod turns;

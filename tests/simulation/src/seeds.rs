@@ -11,7 +11,7 @@ use futures::future::join_all;
 use longhaul::engine::entry::Edit;
 use longhaul::engine::ids::{Seq, SignalKey};
 use longhaul::engine::journal::{Ending, KeyKind};
-use longhaul::engine::{Entry, JobId, Journal, StepKey};
+use longhaul::engine::{Entry, ErrorClass, JobId, JobState, Journal, StepKey};
 use longhaul::outside::{self, OutsideError, TakenIn};
 use longhaul::store::JobRef;
 use longhaul_sim::workshop::{Skew, Workshop, killed};
@@ -40,7 +40,92 @@ pub struct Ended {
     pub asked: BTreeMap<String, u32>,
     acknowledged: Vec<Acknowledged>,
     deaths: u64,
+    blocked: u64,
     jobs: Vec<(JobId, Kind)>,
+}
+
+/// What was met in some worlds: a check that meets nothing proves nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Met {
+    /// Jobs that completed, children included.
+    pub completed: u64,
+    /// Jobs that failed.
+    pub failed: u64,
+    /// Jobs that were cancelled.
+    pub cancelled: u64,
+    /// Claims of any kind.
+    pub claims: u64,
+    /// Claims over a session that had died, or seemed to have.
+    pub takeovers: u64,
+    /// Attempts that failed and were made again.
+    pub retries: u64,
+    /// Jobs that were opened again.
+    pub replays: u64,
+    /// Jobs that were found BLOCKED under a wrong deployment.
+    pub blocked: u64,
+    /// At-most-once effects that a crash cut off.
+    pub interrupted: u64,
+}
+
+impl Met {
+    /// What one world has met.
+    #[must_use]
+    pub fn in_world(ended: &Ended) -> Self {
+        let mut met = Self { blocked: ended.blocked, ..Self::default() };
+        for job in ended.snapshot.jobs.values() {
+            match job.progress.state {
+                JobState::Completed => met.completed += 1,
+                JobState::Failed => met.failed += 1,
+                JobState::Cancelled => met.cancelled += 1,
+                JobState::Pending
+                | JobState::Processing { .. }
+                | JobState::Waiting { .. }
+                | JobState::Blocked { .. } => {}
+            }
+        }
+        for entry in ended.snapshot.journals.values().flatten().flat_map(|batch| &batch.entries) {
+            match entry {
+                Entry::Claimed { takeover, .. } => {
+                    met.claims += 1;
+                    met.takeovers += u64::from(*takeover);
+                }
+                Entry::AttemptFailed { .. } => met.retries += 1,
+                Entry::Replayed { .. } => met.replays += 1,
+                Entry::StepFailed { failure, .. } if failure.class == ErrorClass::Interrupted => met.interrupted += 1,
+                _ => {}
+            }
+        }
+        met
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            completed: self.completed + other.completed,
+            failed: self.failed + other.failed,
+            cancelled: self.cancelled + other.cancelled,
+            claims: self.claims + other.claims,
+            takeovers: self.takeovers + other.takeovers,
+            retries: self.retries + other.retries,
+            replays: self.replays + other.replays,
+            blocked: self.blocked + other.blocked,
+            interrupted: self.interrupted + other.interrupted,
+        }
+    }
+
+    /// Whether everything was met at least once.
+    #[must_use]
+    pub const fn is_everything(&self) -> bool {
+        self.completed > 0
+            && self.failed > 0
+            && self.cancelled > 0
+            && self.takeovers > 0
+            && self.retries > 0
+            && self.replays > 0
+            && self.blocked > 0
+            && self.interrupted > 0
+    }
 }
 
 /// What people do with one job.
@@ -209,11 +294,11 @@ async fn world_in_time(seed: u64, traced: bool) -> Ended {
             let acknowledged = attend(&workshop, &job, *kind, person).await;
             (job.job, *kind, acknowledged)
         });
-        let (attended, ()) = tokio::join!(join_all(submitted), deploy(&workshop, &far_end, &plan));
+        let (attended, blocked) = tokio::join!(join_all(submitted), deploy(&workshop, &far_end, &plan));
         workshop.clock.sleep(SETTLING).await;
-        attended
+        (attended, blocked)
     };
-    let attended = workshop.run(plan.workers, people).await;
+    let (attended, blocked) = workshop.run(plan.workers, people).await;
     let (mut jobs, mut acknowledged) = (Vec::new(), Vec::new());
     for (job, kind, told) in attended {
         jobs.push((job, kind));
@@ -225,13 +310,14 @@ async fn world_in_time(seed: u64, traced: bool) -> Ended {
         asked: far_end.asked(),
         acknowledged,
         deaths: deaths_upto + freezes_upto,
+        blocked,
         jobs,
     }
 }
 
-/// Deploys other agents for a while.
-async fn deploy(workshop: &Workshop, far_end: &Rc<FarEnd>, plan: &Plan) {
-    let Some(Deployment { deployed, after, lasts }) = plan.deployment else { return };
+/// Deploys other agents for a while. How many jobs are blocked by that in the end.
+async fn deploy(workshop: &Workshop, far_end: &Rc<FarEnd>, plan: &Plan) -> u64 {
+    let Some(Deployment { deployed, after, lasts }) = plan.deployment else { return 0 };
     workshop.clock.sleep(after).await;
     if deployed == Deployed::Changed {
         // A job that began under the careless change would rightly stay with it.
@@ -255,7 +341,10 @@ async fn deploy(workshop: &Workshop, far_end: &Rc<FarEnd>, plan: &Plan) {
     }
     workshop.deploy(registry(far_end, deployed));
     workshop.clock.sleep(lasts).await;
+    let jobs = workshop.sim.snapshot().jobs;
+    let blocked = jobs.values().filter(|job| matches!(job.progress.state, JobState::Blocked { .. })).count();
     workshop.deploy(registry(far_end, Deployed::Right));
+    u64::try_from(blocked).unwrap_or(u64::MAX)
 }
 
 /// Does what people do with a job, and waits until it has ended for good.

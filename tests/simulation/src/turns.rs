@@ -61,18 +61,27 @@ pub fn virtually<T>(world: impl Future<Output = T>) -> T {
 /// Runs a job of this kind, mended and replayed where it fails by design, with one thing going wrong if one is planned.
 #[must_use]
 pub fn run(kind: Kind, says: Says, planned: Option<Planned>) -> Ran {
-    virtually(run_in_time(kind, says, planned))
+    run_before(kind, says, planned, &FarEnd::new(0, MANNERS))
 }
 
-async fn run_in_time(kind: Kind, says: Says, planned: Option<Planned>) -> Ran {
+/// The far end's manners while one thing goes wrong: it takes its time.
+pub const MANNERS: Manners =
+    Manners { latency_max: Duration::from_secs(3), answer_lost_permille: 0, turned_away_permille: 0 };
+
+/// Like [`run`], before another far end.
+#[must_use]
+pub fn run_before(kind: Kind, says: Says, planned: Option<Planned>, far_end: &Rc<FarEnd>) -> Ran {
+    virtually(run_in_time(kind, says, planned, far_end))
+}
+
+async fn run_in_time(kind: Kind, says: Says, planned: Option<Planned>, far_end: &Rc<FarEnd>) -> Ran {
     // Shorter than in the template, so that what a dead worker held comes back within the time that is waited.
     let queue = QueueFaults { visibility: Duration::from_secs(1_000), ..QueueFaults::default() };
     let sim = Sim::new(0, Faults { queue, ..Faults::default() });
     if let Some(planned) = planned {
         sim.plan(planned);
     }
-    let far_end = FarEnd::new(0, Manners { latency_max: Duration::from_secs(3), ..Manners::default() });
-    let workshop = Workshop::new(sim, registry(&far_end, Deployed::Right));
+    let workshop = Workshop::new(sim, registry(far_end, Deployed::Right));
     let mut acknowledged = Vec::new();
     let told = &mut acknowledged;
     let job = workshop
@@ -106,7 +115,7 @@ async fn run_in_time(kind: Kind, says: Says, planned: Option<Planned>) -> Ran {
             job
         })
         .await;
-    ran(&workshop, &far_end, &job, acknowledged)
+    ran(&workshop, far_end, &job, acknowledged)
 }
 
 async fn replay(workshop: &Workshop, job: &JobRef, kind: Kind) -> Option<longhaul::engine::Seq> {

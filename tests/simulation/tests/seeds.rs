@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use longhaul_simulation::seeds::{Clean, verdict, world};
+use longhaul_simulation::seeds::{Clean, Met, verdict, world};
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 160;
@@ -44,12 +44,12 @@ fn commit() -> String {
 }
 
 /// Runs one seed.
-fn check(seed: u64, clean: &Clean) -> Result<(), String> {
+fn check(seed: u64, clean: &Clean) -> Result<Met, String> {
     let ended = std::panic::catch_unwind(|| world(seed, false)).map_err(|panic| {
         let said = panic.downcast_ref::<String>().cloned();
         said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
     })?;
-    verdict(&ended, clean)
+    verdict(&ended, clean).map(|()| Met::in_world(&ended))
 }
 
 fn failure(seed: u64, broken: &str) -> String {
@@ -63,6 +63,7 @@ fn failure(seed: u64, broken: &str) -> String {
 fn whatever_goes_wrong_the_promises_hold() {
     let (seeds, began) = (seeds(), Instant::now());
     let (next, done, violations) = (AtomicU64::new(seeds.start), AtomicU64::new(0), Mutex::new(Vec::new()));
+    let met = Mutex::new(Met::default());
     let tell = std::env::var("LONGHAUL_SEEDS").is_ok();
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
@@ -74,8 +75,15 @@ fn whatever_goes_wrong_the_promises_hold() {
                     if seed >= seeds.end {
                         return;
                     }
-                    if let Err(broken) = check(seed, &clean) {
-                        violations.lock().unwrap().push((seed, broken));
+                    match check(seed, &clean) {
+                        Ok(in_world) => {
+                            let mut met = met.lock().unwrap();
+                            *met = met.plus(in_world);
+                        }
+                        Err(broken) => {
+                            println!("{}", failure(seed, &broken));
+                            violations.lock().unwrap().push((seed, broken));
+                        }
                     }
                     let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                     if tell && done.is_multiple_of(PROGRESS) {
@@ -96,10 +104,13 @@ fn whatever_goes_wrong_the_promises_hold() {
         began.elapsed().as_secs(),
         violations.len()
     );
+    let met = met.into_inner().unwrap();
+    println!("{met:?}");
     if let Some((seed, broken)) = violations.first() {
         let all: Vec<u64> = violations.iter().map(|(seed, _)| *seed).collect();
         panic!("{}\nAll that failed: {all:?}", failure(*seed, broken));
     }
+    assert!(ran < SEEDS || met.is_everything(), "so many seeds must meet everything: {met:?}");
 }
 
 #[test]
