@@ -1,5 +1,5 @@
 # The few commands of this project. CONTRIBUTING.md says when to use which.
-.PHONY: demo check test test-models test-browser console tools lint-template bench fmt lint docs licences ci verify-stack verify verify-model mutants
+.PHONY: demo check test test-models test-browser console tools lint-template bench fmt lint docs licences ci verify-stack verify verify-model verify-seeds mutants
 
 # Tools that are no crates of ours, installed at pinned versions into the target folder.
 TOOLS := target/tools
@@ -101,7 +101,12 @@ verify-stack:
 	LONGHAUL_LOAD_JOBS=500 cargo test -p longhaul-tests --test real_faults -- --nocapture --test-threads 1
 
 # The long checks of the protocol. Others may hang themselves behind `verify`.
-verify: verify-model
+verify: verify-model verify-seeds
+
+# Worlds by seed: every agent, while everything goes wrong at once. Progress as they go; a failure names its seed.
+SEEDS := 0..20000
+verify-seeds:
+	LONGHAUL_SEEDS=$(SEEDS) cargo test --release -p longhaul-simulation --test seeds -- --nocapture
 
 # The model check of the large instances: prints the states that were met and any violation.
 verify-model:
