@@ -78,15 +78,13 @@ export class Channel {
    * @param {number} position
    */
   subscribed(position) {
-    const nothingNew = !this.#heard;
     this.#live = true;
     this.#poll?.abort();
     this.#poll = undefined;
     clearTimeout(this.#quiet);
     this.#quiet = undefined;
     this.#become("live");
-    // A job that had ended before our position has no event for us, yet its watches must end.
-    if (this.watches.size > 0 && (this.position < position || this.#hasGap() || nothingNew)) void this.fill();
+    if (this.watches.size > 0 && (this.position < position || this.#hasGap())) void this.fill();
   }
 
   /** Nothing is pushed any more, for now. Asking begins when that does not pass in a moment. */
@@ -105,6 +103,11 @@ export class Channel {
   check() {
     if (this.#live && !this.#heard) void this.fill();
     this.#heard = false;
+  }
+
+  /** Until nothing is being asked for. */
+  get filling() {
+    return this.#filling ?? Promise.resolve();
   }
 
   /** Asks for everything that is missing, once. */

@@ -1,7 +1,7 @@
 /**
  * The WebSocket of all watches: opened when there is one, opened again whenever it is lost, closed when there is none.
  */
-import { Backoff } from "./backoff.js";
+import { Backoff, pause } from "./backoff.js";
 import { Channel } from "./channel.js";
 import { LonghaulProblem } from "./problem.js";
 import { Watch } from "./watch.js";
@@ -99,9 +99,11 @@ export class Live {
     }
     const watch = new Watch(job, options, (ended) => this.#release(ended));
     channel.add(watch);
+    // What has happened already comes sooner, and all at once, over HTTP; the subscription begins behind it.
+    const begun = this.#address ? channel.fill() : Promise.resolve();
     clearTimeout(this.#linger);
     this.#linger = undefined;
-    if (this.#socket?.readyState === OPEN) this.#subscribe(channel);
+    if (this.#socket?.readyState === OPEN) this.#subscribe(channel, begun);
     else this.#now();
     return watch;
   }
@@ -178,9 +180,18 @@ export class Live {
     /** @type {any} */ (this.#beat).unref?.();
   }
 
-  /** @param {Channel} channel */
-  #subscribe(channel) {
-    this.#send({ action: "subscribe", job: channel.job, after: channel.position });
+  /**
+   * @param {Channel} channel
+   * @param {Promise<void>} begun what to wait for, though not for long
+   */
+  #subscribe(channel, begun = channel.filling) {
+    const socket = this.#socket;
+    const enough = new AbortController();
+    void Promise.race([begun, pause(this.#timing.pollAfterMs, enough.signal).catch(() => {})]).then(() => {
+      enough.abort();
+      const wanted = this.#channels.get(channel.job) === channel && this.#socket === socket;
+      if (wanted) this.#send({ action: "subscribe", job: channel.job, after: channel.position });
+    });
   }
 
   /** @param {string} text */

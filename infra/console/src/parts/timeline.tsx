@@ -124,7 +124,7 @@ function Axis({ scale, from, to }: { scale: Scale; from: number; to: number }) {
           <Bar key={stretch.from} scale={scale} from={stretch.from} to={stretch.to} kind="idle" />
         ))}
         {marks.map(({ at, text }) => (
-          <span key={at} class={`tick ${at === 0 ? "first" : at === 1 ? "last" : ""}`} style={{ left: `${at * 100}%` }}>{text}</span>
+          <span key={at} class={`tick ${at === 0 ? "first" : at === 1 ? "last" : at > 0.94 ? "end" : ""}`} style={{ left: `${at * 100}%` }}>{text}</span>
         ))}
       </span>
       <span class="step-time">took</span>
