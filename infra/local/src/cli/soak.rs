@@ -135,10 +135,11 @@ fn text(verdict: &SoakVerdict) -> String {
         format!("kills              {} ({})", verdict.kills, by.join(", ")),
         format!("jobs hit           {}", verdict.jobs_hit),
         format!(
-            "recovery           p50 {}, p99 {}, longest {} (bound for p99: {} ms)",
+            "recovery           p50 {}, p99 {}, longest {} ({} the bound of {} ms for p99)",
             ms(verdict.recovery_p50_ms),
             ms(verdict.recovery_p99_ms),
             ms(verdict.recovery_max_ms),
+            if verdict.recovery_in_bound == Some(false) { "OVER" } else { "within" },
             verdict.recovery_bound_ms
         ),
         format!(

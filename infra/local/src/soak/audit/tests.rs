@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a panic is how a test fails")]
 
 use longhaul_engine::ids::Epoch;
-use longhaul_engine::{AgentRef, Seq, Timestamp};
+use longhaul_engine::{Seq, Timestamp};
 use serde_json::{Value, json};
 
 use super::*;
@@ -49,7 +49,7 @@ fn journal(short: &str) -> Vec<Batch> {
 /// The item of a job that has ended so.
 fn item(state: JobState) -> Job {
     let order = serde_json::from_value(json!({
-        "tenant": "t", "id": "00000000-0000-7000-8000-000000000001", "agent": AgentRef::clone(&"a@1".parse().unwrap()),
+        "tenant": "t", "id": "00000000-0000-7000-8000-000000000001", "agent": {"name": "a", "version": 1},
         "input": {}, "submitted_at": 1, "submitted_by": "me",
     }));
     let mut job = Job::accepted(order.unwrap(), longhaul::outside::fresh_nonce());
