@@ -101,7 +101,7 @@ verify-stack:
 	LONGHAUL_LOAD_JOBS=500 cargo test -p longhaul-tests --test real_faults -- --nocapture --test-threads 1
 
 # The long checks of the protocol. Others may hang themselves behind `verify`.
-verify: verify-model verify-seeds
+verify: verify-model verify-seeds verify-stack
 
 # Worlds by seed: every agent, while everything goes wrong at once. Progress as they go; a failure names its seed.
 SEEDS := 0..20000
