@@ -137,6 +137,32 @@ pub fn after_look(journal: &Journal, settled: &Ending) -> AfterLook {
     }
 }
 
+/// What a job that was opened again does about a child that it waits for anew and has not heard of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rejoin {
+    /// Wait: the child goes on and will tell.
+    Wait,
+    /// Write down how the child has ended; if the child does so too, the key makes it one.
+    Tell,
+    /// Open the child again, so that it goes on from its last good step, as its parent does.
+    Replay,
+}
+
+/// Decides about a child by its journal's `ending`, by whether its parent has `heard` of this end before, and by whether
+/// the child's job item, read before its journal, was `settled` (terminal). Not by the item alone: a child tells its
+/// parent before it writes its item, so one that was refused by a closed parent may look as if it still had to tell.
+#[must_use]
+pub const fn rejoin(ending: Option<&Ending>, heard: bool, settled: bool) -> Rejoin {
+    match (ending, heard, settled) {
+        (None, _, false) => Rejoin::Wait,
+        // Whoever opened its journal died before its item: to open it again finishes that.
+        (None, _, true) => Rejoin::Replay,
+        (Some(Ending::Completed { .. }), _, _) | (Some(_), false, false) => Rejoin::Tell,
+        // A failure that was heard and forgotten is not told again.
+        (Some(Ending::Failed { .. } | Ending::Cancelled { .. }), _, _) => Rejoin::Replay,
+    }
+}
+
 /// The failure of a job whose workers die.
 #[must_use]
 pub fn worker_lost(times: u32) -> Failure {

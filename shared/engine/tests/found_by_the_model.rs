@@ -1,7 +1,7 @@
 //! Decisions that the model check found wrong or missing, each held by its smallest case.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use longhaul_engine::append::{AfterLook, Stop, after_look};
+use longhaul_engine::append::{AfterLook, Rejoin, Stop, after_look, rejoin};
 use longhaul_engine::claim::{ClaimDecision, Held, Holder, News, decide};
 use longhaul_engine::entry::Batch;
 use longhaul_engine::ids::{Epoch, Nonce, Seq, SessionId};
@@ -74,6 +74,22 @@ fn a_settled_end_may_be_another_by_the_next_look() {
     for (entries, expected) in table {
         let journal = Journal::read(batches(entries)).unwrap();
         assert_eq!(after_look(&journal, &lost()), expected);
+    }
+}
+
+/// How the child ended, whether its parent heard of it, whether its item is terminal, and what follows.
+#[test]
+fn a_child_is_told_of_once_and_never_waited_for_in_vain() {
+    let table = [
+        (None, false, false, Rejoin::Wait),
+        (None, true, true, Rejoin::Wait),
+        (Some(done()), false, true, Rejoin::Tell),
+        (Some(lost()), false, false, Rejoin::Tell),
+        (Some(lost()), true, false, Rejoin::Replay),
+        (Some(lost()), false, true, Rejoin::Replay),
+    ];
+    for (ending, heard, settled, expected) in table {
+        assert_eq!(rejoin(ending.as_ref(), heard, settled), expected, "{ending:?} {heard} {settled}");
     }
 }
 

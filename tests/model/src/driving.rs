@@ -132,6 +132,10 @@ impl System {
         let Some(mut out) = l.outside else { return After::Same };
         let came = self.outside(s, &mut out, Writer::Relative(slot), fate);
         l.outside = Some(out);
+        // What a replayed parent tells itself about its child counts its own wakes up.
+        if let Some(now) = s.local(slot) {
+            l.wakes = now.wakes;
+        }
         match came {
             None => After::Same,
             Some(Came::On) => After::On,

@@ -213,6 +213,12 @@ pub const CAUGHT: &[Row] = &[
         instance: of(&[Op::Child], &[CANCEL, REPLAY], NO_FAULTS),
     },
     Row {
+        name: "child looked for by its item",
+        weaker: "a replayed parent takes a child whose job item has not ended for one that will tell it",
+        mutant: Mutant::RejoinedByItem,
+        instance: of(&[Op::Child], &[CANCEL, REPLAY], NO_FAULTS),
+    },
+    Row {
         name: "last write instead of lease",
         weaker: "a holder that finds another mark than its last one gives up, although it was its own unanswered renewal",
         mutant: Mutant::LastWriteCompared,

@@ -3,7 +3,7 @@
 //! A mutant is the production decision and one thing weaker. It shows that the check would notice if somebody took that
 //! thing out.
 
-use longhaul_engine::append::{self, AfterLook, AfterRead, NextMove, OnConflict, Stop};
+use longhaul_engine::append::{self, AfterLook, AfterRead, NextMove, OnConflict, Rejoin, Stop};
 use longhaul_engine::claim::{self, ClaimDecision, Holder, News, NoClaim};
 use longhaul_engine::ids::SessionId;
 use longhaul_engine::job::JobWrite;
@@ -48,6 +48,7 @@ pub enum Mutant {
     WalkBlind,
     OldEndSettled,
     ChildNotRejoined,
+    RejoinedByItem,
 }
 
 /// The rules.
@@ -152,6 +153,15 @@ impl Rules {
         match append::after_look(journal, settled) {
             AfterLook::Settle(_) if self.has(Mutant::OldEndSettled) => AfterLook::GoOn,
             after => after,
+        }
+    }
+
+    /// [`append::rejoin`].
+    #[must_use]
+    pub fn rejoin(self, ending: Option<&Ending>, heard: bool, settled: bool) -> Rejoin {
+        match append::rejoin(ending, heard, settled) {
+            Rejoin::Tell if self.has(Mutant::RejoinedByItem) && !settled => Rejoin::Wait,
+            rejoin => rejoin,
         }
     }
 

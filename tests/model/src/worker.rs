@@ -1,10 +1,11 @@
 //! A worker session, call by call as `longhaul::drive` makes them. Between two calls it decides by the engine.
 
-use longhaul_engine::append::AfterLook;
+use longhaul_engine::append::{AfterLook, Rejoin};
 
 use crate::broken::Broken;
 use crate::ledger::{End, Mark, PARENT_REPLAYED};
 use crate::model::{Fate, System};
+use crate::outside::stands;
 use crate::rules::Mutant;
 use crate::state::{Ask, Due, Item, Local, Mode, Outside, Pc, Phase, State};
 
@@ -107,14 +108,14 @@ impl System {
         let told = self.ledger.script(0).child_signal().is_some_and(|name| parent.untaken_signal(&name).is_some());
         let child = s.job(1);
         let fold = child.log.fold();
-        let ending = fold.ending().filter(|_| !told && matches!(child.item.mode, Mode::Ended(_)));
-        let ask = match ending.map(End::of) {
-            None => return self.go_on(s, l),
-            Some(end @ End::Completed) => {
-                let replays = u8::try_from(fold.replays()).unwrap_or(u8::MAX);
-                (0, Ask::Entry(Mark::ChildEnded { replays, end }))
-            }
-            Some(End::Failed(_) | End::Cancelled) => {
+        let settled = matches!(child.item.mode, Mode::Ended(_));
+        let end = fold.ending().filter(|_| !told).map(End::of);
+        let replays = u8::try_from(fold.replays()).unwrap_or(u8::MAX);
+        let heard = stands(parent, Ask::Entry(Mark::ChildEnded { replays, end: End::Completed }));
+        let ask = match (self.rules.rejoin(fold.ending(), heard, settled), end) {
+            (_, None) | (Rejoin::Wait, _) => return self.go_on(s, l),
+            (Rejoin::Tell, Some(end)) => (0, Ask::Entry(Mark::ChildEnded { replays, end })),
+            (Rejoin::Replay, Some(_)) => {
                 let key = PARENT_REPLAYED + u8::try_from(parent.replays()).unwrap_or_default();
                 (1, Ask::Replay(Mark::Replayed { key, from: None, edited: false }))
             }

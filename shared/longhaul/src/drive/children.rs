@@ -3,12 +3,13 @@
 //! A child that ends while its parent is closed can tell nobody, and one that its parent's end cancelled has nothing to
 //! tell. A parent that was replayed waits for them anew, so it looks how they stand; else it would wait for ever.
 
+use longhaul_engine::append::{Rejoin, rejoin};
 use longhaul_engine::entry::Edit;
 use longhaul_engine::ids::{Seq, SignalKey};
-use longhaul_engine::journal::Ending;
+use longhaul_engine::journal::KeyKind;
 use longhaul_engine::{JobId, Journal};
 
-use super::ending::known;
+use super::ending::{end_key, known};
 use super::{DriveError, Holding, Invocation};
 use crate::child::end_signal;
 use crate::outside;
@@ -23,16 +24,17 @@ impl<S: Store> Invocation<'_, S> {
             return Ok(());
         }
         let reference = JobRef { tenant: holding.reference.tenant.clone(), job: child };
-        if !self.store.job(&reference).await?.is_some_and(|job| job.progress.state.is_terminal()) {
-            return Ok(());
-        }
+        let Some(job) = self.store.job(&reference).await? else { return Ok(()) };
+        let settled = job.progress.state.is_terminal();
         let batches = self.store.journal(child, Seq::FIRST).await?;
         let journal = Journal::read(batches).map_err(|source| DriveError::Journal { job: child, source })?;
-        match journal.ending() {
-            Some(ending @ Ending::Completed { .. }) => {
+        let heard = end_key(child, journal.replays()).is_ok_and(|key| parent.has_key(KeyKind::Signal, &key));
+        match (rejoin(journal.ending(), heard, settled), journal.ending()) {
+            (Rejoin::Wait, _) | (Rejoin::Tell, None) => Ok(()),
+            (Rejoin::Tell, Some(ending)) => {
                 self.tell(child, &holding.reference, journal.replays(), ending, journal.totals()).await
             }
-            Some(Ending::Failed { .. } | Ending::Cancelled { .. }) => {
+            (Rejoin::Replay, _) => {
                 let by = format!("job:{}", holding.reference.job);
                 let key = format!("parent-replayed:{}:{}", holding.reference.job, parent.replays());
                 let Ok(key) = key.parse::<SignalKey>() else { return Ok(()) };
@@ -40,8 +42,6 @@ impl<S: Store> Invocation<'_, S> {
                 let replayed = outside::replay(self.store, &reference, key, by, None, Edit::default(), now).await;
                 known(replayed.map(|_| ()))
             }
-            // It was opened again already.
-            None => Ok(()),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longhaul_engine::append::{AfterLook, after_look, ending as decide_ending};
 use longhaul_engine::claim::{At, Held};
-use longhaul_engine::ids::{Seq, SignalKey};
+use longhaul_engine::ids::{IdError, Seq, SignalKey};
 use longhaul_engine::job::{Job, JobWrite, Progress, Totals};
 use longhaul_engine::journal::Ending;
 use longhaul_engine::{JobId, Journal, Timestamp, wait};
@@ -142,9 +142,7 @@ impl<S: Store> Invocation<'_, S> {
         ending: &Ending,
         totals: &Totals,
     ) -> Result<(), DriveError> {
-        let (Ok(signal), Ok(key)) = (end_signal(child), format!("child:{child}:{replays}").parse::<SignalKey>()) else {
-            return Ok(());
-        };
+        let (Ok(signal), Ok(key)) = (end_signal(child), end_key(child, replays)) else { return Ok(()) };
         let payload = told(ending, totals);
         let by = format!("job:{child}");
         let sent = outside::signal(self.store, parent, signal, key, payload, by, self.clock.now()).await;
@@ -225,6 +223,11 @@ impl<S: Store> Invocation<'_, S> {
             }
         }
     }
+}
+
+/// The key under which a parent hears of the end of a child that was replayed so often.
+pub(super) fn end_key(child: JobId, replays: u32) -> Result<SignalKey, IdError> {
+    format!("child:{child}:{replays}").parse()
 }
 
 /// A relative that is gone or has ended needs no telling.

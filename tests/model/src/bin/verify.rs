@@ -10,12 +10,12 @@ fn main() {
     for instance in LARGE.iter().filter(|it| only.as_deref().is_none_or(|only| it.name.contains(only))) {
         let verdict = instance.check(None, false, 2);
         println!(
-            "{:<40} {:>11} states, depth {:>3}, {:>6.1} s, {}",
+            "{:<52} {:>11} states, depth {:>3}, {:>6.1} s, {}",
             instance.name,
             verdict.states,
             verdict.depth,
             verdict.took.as_secs_f64(),
-            if verdict.exhausted { "all of them" } else { "cut off" },
+            if verdict.exhausted { "all of them" } else { "cut off there" },
         );
         if let Some((promise, run)) = &verdict.broken {
             broken += 1;
