@@ -1,5 +1,5 @@
 # The few commands of this project. CONTRIBUTING.md says when to use which.
-.PHONY: demo check test test-models test-browser console tools lint-template bench fmt lint docs licences ci verify-stack verify verify-model verify-seeds mutants
+.PHONY: demo check test test-models test-browser console tools lint-template deploy-test bench fmt lint docs licences ci verify-stack verify verify-model verify-seeds mutants
 
 # Tools that are no crates of ours, installed at pinned versions into the target folder.
 TOOLS := target/tools
@@ -23,7 +23,7 @@ demo:
 	cargo run -- research "how queues make agents reliable"
 
 # The gate: format, lints, docs, licences, the template, import table.
-check: fmt lint docs licences lint-template
+check: fmt lint docs licences lint-template deploy-test
 	cargo test -p longhaul-tests --test import_table
 
 fmt:
@@ -142,4 +142,15 @@ $(DEPLOY_SECURITY)/installed: tests/deploy/requirements-security.txt
 
 $(CDK): infra/cdk/package.json infra/cdk/package-lock.json | $(NPM)
 	cd infra/cdk && PATH="$$PATH:$(abspath $(TOOLS))/bin" && $(NPM) ci --loglevel=error
+	touch $@
+
+# The real template with the real binaries in an emulator (tests/deploy/ministack/README.md), and the main job through it.
+deploy-test: $(DEPLOY)/installed $(DEPLOY)-ministack/installed
+	cargo build --workspace --bins
+	cd tests/deploy && $(abspath $(DEPLOY))/bin/python write_resolved.py
+	cd tests/deploy/ministack && $(abspath $(DEPLOY))-ministack/bin/python -m pytest test_deployed.py --durations=0
+
+$(DEPLOY)-ministack/installed: tests/deploy/requirements-ministack.txt
+	python3 -m venv $(DEPLOY)-ministack
+	$(DEPLOY)-ministack/bin/pip install --quiet --disable-pip-version-check -r tests/deploy/requirements-ministack.txt
 	touch $@
