@@ -1,11 +1,15 @@
 //! What the agents need to know of the place they run in, read once from the environment.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use longhaul::RetryPolicy;
-use longhaul_llm::Secret;
+use longhaul_definition::Policy;
+use longhaul_llm::{Access, Endpoint, Secret, Wire};
+use serde_json::{Map, Value};
 
+use crate::defined::equipment::Providers;
 use crate::paths::Paths;
 
 /// How long a model call may take when nothing else is said: a long answer of a slow model, and well within the
@@ -23,6 +27,8 @@ pub const MODEL_TIME_LIMIT_MAX_SECONDS: u64 = 600;
 /// | `LONGHAUL_MODEL` | the model's name there |
 /// | `LONGHAUL_MODEL_KEY` | its key; absent for servers that ask for none |
 /// | `LONGHAUL_MODEL_TIME_LIMIT_SECONDS` | how long a call may take, up to 600; 120 by default |
+/// | `LONGHAUL_PROVIDERS` | model providers that definitions may name besides `default`, the one above: a JSON object of endpoints by name, each with `key_variable`, the variable that holds its key (docs/models.md) |
+/// | `LONGHAUL_TOOL_HOSTS` | hosts beyond the public internet that tools of definitions may reach, separated by commas: names, `*.name`, addresses |
 /// | `LONGHAUL_CORPUS` | the folder that `research` reads when its input names none |
 /// | `LONGHAUL_DOCUMENTS` | folders (separated as in `PATH`) that inputs may name files and folders in; any, when absent. Set it wherever callers are not the owners of the machine |
 /// | `LONGHAUL_RETRY_WAIT_FIRST_MS` | wait before a step's second attempt, for development; 10,000 by default |
@@ -40,6 +46,37 @@ pub struct Settings {
     pub paths: Paths,
     /// How the agents' steps are tried again.
     pub retry: RetryPolicy,
+    /// The models that definitions may name.
+    pub providers: Providers,
+    /// Where tools of definitions may go.
+    pub policy: Policy,
+}
+
+/// The name by which definitions call the model that the settings name first.
+pub const DEFAULT_PROVIDER: &str = "default";
+
+const MALFORMED_PROVIDERS: SettingsError = SettingsError::Malformed {
+    name: "LONGHAUL_PROVIDERS",
+    expected: "a JSON object of endpoints by name (docs/models.md), and each `key_variable` a variable that is set",
+};
+
+/// A provider besides the first.
+struct Further {
+    /// The variable that holds its key; none for servers that ask for none.
+    key_variable: Option<String>,
+    endpoint: Endpoint,
+}
+
+fn further(text: Option<&str>) -> Result<BTreeMap<String, Further>, SettingsError> {
+    let Some(text) = text else { return Ok(BTreeMap::new()) };
+    let objects: BTreeMap<String, Map<String, Value>> = serde_json::from_str(text).map_err(|_| MALFORMED_PROVIDERS)?;
+    let read = |mut fields: Map<String, Value>| {
+        // An endpoint knows its own fields and refuses others.
+        let key_variable = fields.remove("key_variable").and_then(|name| name.as_str().map(str::to_owned));
+        let endpoint = serde_json::from_value(Value::Object(fields)).map_err(|_| MALFORMED_PROVIDERS)?;
+        Ok(Further { key_variable, endpoint })
+    };
+    objects.into_iter().map(|(name, fields)| Ok((name, read(fields)?))).collect()
 }
 
 /// Why there are no settings.
@@ -98,16 +135,34 @@ impl Settings {
             defaults.wait_max_ms,
         )?;
         let folders = found("LONGHAUL_DOCUMENTS");
+        let model_url = required("LONGHAUL_MODEL_URL", "the base address of a Chat Completions server")?;
+        let model = required("LONGHAUL_MODEL", "the name of a model on that server")?;
+        let model_key = found("LONGHAUL_MODEL_KEY").map(Secret::new);
+        let mut providers = Providers::default();
+        let default = Endpoint { base_url: Some(model_url.clone()), ..Endpoint::new(Wire::Chat, model.clone()) };
+        providers.add(DEFAULT_PROVIDER, default, model_key.clone().map_or(Access::Open, Access::Key));
+        for (name, further) in further(found("LONGHAUL_PROVIDERS").as_deref())? {
+            let access = match further.key_variable {
+                None => Access::Open,
+                // The name of the variable is the author's own and cannot be said in the error; that of ours can.
+                Some(variable) => Access::Key(Secret::new(found(&variable).ok_or(MALFORMED_PROVIDERS)?)),
+            };
+            providers.add(name, further.endpoint, access);
+        }
+        let hosts = found("LONGHAUL_TOOL_HOSTS").unwrap_or_default();
+        let allowed = hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned);
         Ok(Self {
-            model_url: required("LONGHAUL_MODEL_URL", "the base address of a Chat Completions server")?,
-            model: required("LONGHAUL_MODEL", "the name of a model on that server")?,
-            model_key: Secret::new(found("LONGHAUL_MODEL_KEY").unwrap_or_default()),
+            model_url,
+            model,
+            model_key: model_key.unwrap_or_else(|| Secret::new("")),
             model_time_limit: Duration::from_secs(seconds.unwrap_or(MODEL_TIME_LIMIT_DEFAULT_SECONDS)),
             paths: Paths {
                 corpus: found("LONGHAUL_CORPUS").map(PathBuf::from),
                 within: folders.map(|folders| std::env::split_paths(&folders).collect()),
             },
             retry: RetryPolicy { wait_first_ms: wait_first_ms.unwrap_or(defaults.wait_first_ms), ..defaults },
+            providers,
+            policy: Policy { allowed_hosts: allowed.collect(), ..Policy::default() },
         })
     }
 }
@@ -135,7 +190,16 @@ mod tests {
 
     #[test]
     fn variables_are_read_and_refused() {
-        let cases: [(&str, &str, bool); 9] = [
+        let ollama = r#"{"local": {"wire": "chat", "model": "m", "base_url": "http://127.0.0.1:11434/v1"}}"#;
+        let keyless = r#"{"other": {"wire": "messages", "model": "m", "key_variable": "NOT_SET"}}"#;
+        let keyed = r#"{"other": {"wire": "messages", "model": "m", "key_variable": "LONGHAUL_MODEL"}}"#;
+        let cases: [(&str, &str, bool); 15] = [
+            ("LONGHAUL_PROVIDERS", ollama, true),
+            ("LONGHAUL_PROVIDERS", keyed, true),
+            ("LONGHAUL_PROVIDERS", keyless, false),
+            ("LONGHAUL_PROVIDERS", r#"{"other": {"wire": "fax", "model": "m"}}"#, false),
+            ("LONGHAUL_PROVIDERS", "[]", false),
+            ("LONGHAUL_TOOL_HOSTS", "127.0.0.1, *.corp.example", true),
             ("LONGHAUL_RETRY_WAIT_FIRST_MS", "50", true),
             ("LONGHAUL_RETRY_WAIT_FIRST_MS", " ", true),
             ("LONGHAUL_RETRY_WAIT_FIRST_MS", "0", false),

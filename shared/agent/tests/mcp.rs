@@ -211,7 +211,11 @@ async fn f11_a_session_that_is_gone_is_made_anew() {
 
     let (ends, seen) = run(Manner::Good, &["acme"]).await;
     assert_eq!(told(&ends), good);
-    assert_eq!((seen.lock().unwrap().made, seen.lock().unwrap().initialized), (1, 1), "one session for all steps");
+    let (made, initialized) = {
+        let seen = seen.lock().unwrap();
+        (seen.made, seen.initialized)
+    };
+    assert_eq!((made, initialized), (1, 1), "one session for all steps");
 
     let (ends, seen) = run(Manner::Reaps, &["acme"]).await;
     assert_eq!(told(&ends), good, "the call went through in a new session");
@@ -224,7 +228,8 @@ async fn f11_a_session_that_is_gone_is_made_anew() {
     let (ends, seen) = run(Manner::ForgetsAll, &["acme"]).await;
     let said = told(&ends);
     assert_eq!((&said[0][1], &said[1][1]), (&json!(true), &json!(true)), "the model is told: {said}");
-    assert!(seen.lock().unwrap().made <= 4, "no endless loop: {}", seen.lock().unwrap().made);
+    let made = seen.lock().unwrap().made;
+    assert!(made <= 4, "no endless loop: {made}");
 
     let (ends, seen) = run(Manner::NotThere, &["acme"]).await;
     assert!(ends[0].as_ref().unwrap_err().contains("MCP"), "{ends:?}");

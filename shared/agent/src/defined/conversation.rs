@@ -115,6 +115,8 @@ pub(super) struct Conversation {
     /// What came since, with the tokens of each.
     items: Vec<(Item, u64)>,
     items_tokens: u64,
+    /// The last words of the model, for whoever reads how far the job came.
+    last_words: String,
     /// What tools have said, whole.
     pub(super) outputs: Outputs,
 }
@@ -125,10 +127,23 @@ impl Conversation {
         fixed.extend(pinned.iter().map(Message::system));
         fixed.push(Message::user(asked));
         let fixed_tokens = fixed.iter().map(tokens_of_message).sum();
-        Self { fixed, fixed_tokens, items: Vec::new(), items_tokens: 0, outputs: Outputs::default() }
+        Self {
+            fixed,
+            fixed_tokens,
+            items: Vec::new(),
+            items_tokens: 0,
+            last_words: String::new(),
+            outputs: Outputs::default(),
+        }
     }
 
     pub(super) fn push(&mut self, item: Item) {
+        if let Item::Turn { message, .. } = &item {
+            let words = message.text();
+            if !words.trim().is_empty() {
+                self.last_words = words;
+            }
+        }
         let tokens = item.tokens();
         self.items_tokens = self.items_tokens.saturating_add(tokens);
         self.items.push((item, tokens));
@@ -206,12 +221,7 @@ impl Conversation {
         self.items_tokens = self.items.iter().map(|(_, tokens)| *tokens).sum();
     }
 
-    /// The last words of the model, for whoever reads how far the job came.
-    pub(super) fn last_words(&self) -> String {
-        let words = self.items.iter().rev().find_map(|(item, _)| match item {
-            Item::Turn { message, .. } => Some(message.text()).filter(|text| !text.trim().is_empty()),
-            Item::User { .. } | Item::Summary { .. } => None,
-        });
-        words.unwrap_or_default()
+    pub(super) fn last_words(&self) -> &str {
+        &self.last_words
     }
 }

@@ -2,20 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_definition::ModelChoice;
 use longhaul_llm::{
-    Access, Completion, Delta, Endpoint, Fallback, Model, ModelError, ModelRequest, Named, Prices, Provider,
+    Access, BadPrices, Completion, Delta, Endpoint, Fallback, Model, ModelError, ModelRequest, Named, Prices, Provider,
 };
 
 use crate::blocking::HeavyWork;
 use crate::paths::Paths;
+use crate::settings::Settings;
 use crate::shelf::Shelf;
 use crate::tools::lambda::{Functions, NoFunctions};
 use crate::tools::library::Library;
 use crate::tools::mcp::Sessions;
-use crate::tools::reach::Reach;
+use crate::tools::reach::{Reach, SystemLookup};
 use crate::tools::secrets::{NoSecrets, Secrets};
 
 /// Models in the order of a definition, ready to be asked.
@@ -115,7 +117,30 @@ pub struct Equipment {
     pub(super) sessions: Sessions,
 }
 
+/// Why nothing can be equipped.
+#[derive(Debug, thiserror::Error)]
+pub enum EquipmentError {
+    /// The client of the tools.
+    #[error("no HTTP client can be built for tools")]
+    Client(#[from] reqwest::Error),
+    /// The table of prices.
+    #[error("the table of prices cannot be read")]
+    Prices(#[from] BadPrices),
+}
+
 impl Equipment {
+    /// What a deployment's settings give: its providers at published prices, and a way to where its tools may go.
+    ///
+    /// # Errors
+    /// When no client can be built, or the price table is none.
+    pub fn of(settings: &Settings) -> Result<Self, EquipmentError> {
+        let reach = Reach::new(settings.policy.clone(), Arc::new(SystemLookup))?;
+        let models = Rc::new(settings.providers.clone());
+        Ok(Self::new(models, reach, settings.paths.clone())
+            .with_prices(Prices::built_in()?)
+            .with_model_time_limit(settings.model_time_limit))
+    }
+
     /// Models and a way to servers; neither keys nor functions nor prices.
     pub fn new(models: Rc<dyn Models>, reach: Reach, paths: Paths) -> Self {
         Self {

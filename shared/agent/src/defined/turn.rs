@@ -3,7 +3,9 @@
 //! The step's key goes along as `Idempotency-Key`; what is recorded is the answer and what it cost, and nothing of the
 //! request, which follows from earlier records.
 
-use longhaul::{Ctx, StepError, Usage};
+use std::cell::{Cell, OnceCell};
+
+use longhaul::{Ctx, EffectKey, StepError, Usage};
 use longhaul_definition::Definition;
 use longhaul_llm::{Message, ModelError, ModelReply, ModelRequest, Prices, ResponseFormat, ToolSpec};
 use serde::{Deserialize, Serialize};
@@ -52,13 +54,14 @@ pub(super) async fn ask(
     let reserve = question.tokens.saturating_add(question.answer_tokens);
     let micros = dearest(prices, opened, question.tokens, question.answer_tokens);
     let step = question.step;
-    let request = request(agent, question);
+    // The step's key is known in its body alone, and is the same at each attempt. The request is large, so it is made once.
+    let (made, keyed) = (Cell::new(Some(request(agent, question))), OnceCell::new());
     let live = ctx.live();
     let answered = ctx
         .effect(step, async |key| {
             let asking = Asking::of(&live, &key);
-            let request = ModelRequest { idempotency_key: Some(key.to_string()), ..request.clone() };
-            match opened.model.complete(&request, &mut |delta| asking.show(&delta)).await {
+            let request = keyed.get_or_init(|| with_key(made.take(), &key));
+            match opened.model.complete(request, &mut |delta| asking.show(&delta)).await {
                 Ok(reply) => Ok(Answered { usage: usage_of(prices, &reply), reply }),
                 Err(error) => Err(of_definition(prices, opened, &agent.definition, &error)),
             }
@@ -69,6 +72,13 @@ pub(super) async fn ask(
         .priced(micros)
         .await?;
     Ok(answered.reply)
+}
+
+/// The request under its step's key.
+fn with_key(made: Option<ModelRequest>, key: &EffectKey) -> ModelRequest {
+    let mut request = made.unwrap_or_else(|| ModelRequest::new("", Vec::new()));
+    request.idempotency_key = Some(key.to_string());
+    request
 }
 
 fn request(agent: &Defined, question: Question) -> ModelRequest {

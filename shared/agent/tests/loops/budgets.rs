@@ -11,7 +11,7 @@ use crate::room::{
 };
 
 const PRICES: &str = r#"{"read_on": "2026-11-29", "models": [
-    {"names": ["scripted"], "rates": {"input": "10.00", "output": "50.00"}}
+    {"names": ["scripted", "scripted-1"], "rates": {"input": "10.00", "output": "50.00"}}
 ]}"#;
 
 fn counting() -> std::rc::Rc<Script> {

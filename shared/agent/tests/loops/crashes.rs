@@ -141,8 +141,8 @@ pub(crate) async fn send(workshop: &Workshop, job: &JobRef, signal: &str, payloa
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let key = format!("test-{number}").parse().unwrap();
     let now = workshop.clock.now();
-    let sent =
-        outside::signal(&workshop.sim.handle(), job, signal.parse().unwrap(), key, payload, "ada".to_owned(), now);
+    let store = workshop.sim.handle();
+    let sent = outside::signal(&store, job, signal.parse().unwrap(), key, payload, "ada".to_owned(), now);
     sent.await.unwrap();
 }
 

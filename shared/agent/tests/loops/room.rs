@@ -30,6 +30,8 @@ pub(crate) struct Script {
     answer: Box<Answer>,
     pub(crate) asked: RefCell<Vec<ModelRequest>>,
     takes: Duration,
+    /// Whether requests are kept; a long job's are counted alone.
+    keeps: bool,
     /// Calls whose answer was waited for to the end.
     pub(crate) finished: RefCell<usize>,
 }
@@ -44,7 +46,21 @@ impl Script {
         takes: Duration,
         answer: impl Fn(usize, &ModelRequest) -> Result<ModelReply, ModelError> + 'static,
     ) -> Rc<Self> {
-        Rc::new(Self { answer: Box::new(answer), asked: RefCell::default(), takes, finished: RefCell::default() })
+        Rc::new(Self {
+            answer: Box::new(answer),
+            asked: RefCell::default(),
+            takes,
+            keeps: true,
+            finished: RefCell::default(),
+        })
+    }
+
+    /// One that keeps no requests.
+    pub(crate) fn forgetful(
+        answer: impl Fn(usize, &ModelRequest) -> Result<ModelReply, ModelError> + 'static,
+    ) -> Rc<Self> {
+        let (answer, takes) = (Box::new(answer), Duration::from_secs(1));
+        Rc::new(Self { answer, asked: RefCell::default(), takes, keeps: false, finished: RefCell::default() })
     }
 
     pub(crate) fn calls(&self) -> usize {
@@ -59,7 +75,9 @@ impl Model for Playing {
     fn complete<'a>(&'a self, request: &'a ModelRequest, _on_delta: &'a mut dyn FnMut(Delta)) -> Completion<'a> {
         Box::pin(async move {
             let number = self.0.calls();
-            self.0.asked.borrow_mut().push(request.clone());
+            if self.0.keeps {
+                self.0.asked.borrow_mut().push(request.clone());
+            }
             tokio::time::sleep(self.0.takes).await;
             *self.0.finished.borrow_mut() += 1;
             (self.0.answer)(number, request)
