@@ -11,7 +11,8 @@ import { root, Stack } from "./stack.js";
 let stack;
 let browser;
 before(async () => {
-  [stack, browser] = await Promise.all([Stack.start({ env: { LONGHAUL_RETRY_WAIT_FIRST_MS: "400" } }), launch()]);
+  stack = await Stack.start({ env: { LONGHAUL_RETRY_WAIT_FIRST_MS: "400" } });
+  browser = await launch();
 });
 after(async () => {
   await browser?.close();

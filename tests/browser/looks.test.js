@@ -18,7 +18,8 @@ let browser;
 let pages;
 
 before(async () => {
-  [stack, browser] = await Promise.all([Stack.start({ thinkMs: 60, env: { LONGHAUL_RETRY_WAIT_FIRST_MS: "300" } }), launch()]);
+  stack = await Stack.start({ thinkMs: 60, env: { LONGHAUL_RETRY_WAIT_FIRST_MS: "300" } });
+  browser = await launch();
   const { client } = stack;
   const samples = join(root, "infra/local/samples");
   await stack.faults([{ status: 503, nth: 3 }]);
