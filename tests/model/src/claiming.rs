@@ -113,7 +113,7 @@ impl System {
                 Fate::Fail => return After::Failed,
                 Fate::Repeat | Fate::FailAfter | Fate::Late => return After::Same,
             }
-            l.seen = s.job(l.job).log.len();
+            l.seen = if self.rules.has(Mutant::JournalReadInPart) { 0 } else { s.job(l.job).log.len() };
             return self.look_before_claim(s, l, false);
         }
         let mark = Mark::Claimed { epoch: l.epoch, takeover: l.takeover };

@@ -18,18 +18,12 @@ pub const NO_FAULTS: Budget =
 
 /// A person's decision.
 pub const SIGNAL: (u8, Ask) = (0, Ask::Entry(Mark::Signalled { key: 1 }));
-/// A second decision, under a key of its own.
-pub const SIGNAL_AGAIN: (u8, Ask) = (0, Ask::Entry(Mark::Signalled { key: 2 }));
 /// A person's cancel.
 pub const CANCEL: (u8, Ask) = (0, Ask::Entry(Mark::CancelRequested { key: 3 }));
-/// A cancel of the child.
-pub const CANCEL_CHILD: (u8, Ask) = (1, Ask::Entry(Mark::CancelRequested { key: 3 }));
 /// A replay from the last good step.
 pub const REPLAY: (u8, Ask) = (0, Ask::Replay(Mark::Replayed { key: 4, from: None, edited: false }));
 /// A replay of everything, with an edit.
 pub const REPLAY_EDITED: (u8, Ask) = (0, Ask::Replay(Mark::Replayed { key: 4, from: Some(1), edited: true }));
-/// A replay of the child.
-pub const REPLAY_CHILD: (u8, Ask) = (1, Ask::Replay(Mark::Replayed { key: 4, from: None, edited: false }));
 
 /// A wait without a timeout.
 pub const WAIT: Op = Op::Wait { timeout: false };
@@ -118,11 +112,10 @@ pub const LARGE: &[Instance] = &[
         ..ROW
     },
     Instance {
-        name: "retry, timeout: crash, loss, early look",
+        name: "retry, timeout: crash, loss, early look, deadline",
         job: &[FLAKY, TIMED],
         asks: &[SIGNAL],
-        bounds: Budget { crash: 1, loss: 1, early: 1, ..NO_FAULTS },
-        states_max: Some(20_000_000),
+        bounds: Budget { crash: 1, loss: 1, early: 1, deadline: 1, ..NO_FAULTS },
         ..ROW
     },
     Instance {
@@ -140,12 +133,11 @@ pub const LARGE: &[Instance] = &[
         ..ROW
     },
     Instance {
-        name: "child: cancel, crash, loss",
+        name: "child: cancel, crash, loss, unanswered write",
         job: &[Op::Child],
         child: &[STEP],
         asks: &[CANCEL],
-        bounds: Budget { crash: 1, loss: 1, ..NO_FAULTS },
-        states_max: Some(30_000_000),
+        bounds: Budget { crash: 1, fail: 1, loss: 1, ..NO_FAULTS },
         ..ROW
     },
     Instance {

@@ -219,6 +219,12 @@ pub const CAUGHT: &[Row] = &[
         instance: of(&[Op::Child], &[CANCEL, REPLAY], NO_FAULTS),
     },
     Row {
+        name: "journal read in part, with a replay",
+        weaker: "a claim begins with an old view of the journal, whose end may have been opened again",
+        mutant: Mutant::JournalReadInPart,
+        instance: of(&[FATAL], &[REPLAY], NO_FAULTS),
+    },
+    Row {
         name: "last write instead of lease",
         weaker: "a holder that finds another mark than its last one gives up, although it was its own unanswered renewal",
         mutant: Mutant::LastWriteCompared,
@@ -232,5 +238,20 @@ pub const CAUGHT: &[Row] = &[
     },
 ];
 
-/// Mutants that the check cannot tell from the production rules, with the reason in `weaker`.
-pub const UNSEEN: &[Row] = &[];
+/// Mutants that the check cannot tell from the production rules within these bounds, with the reason.
+pub const UNSEEN: &[Row] = &[
+    Row {
+        name: "own lease counts as held",
+        weaker: "a session that finds its own lease takes the job for held. A session meets a job once, and knows its \
+                 own repeated claim by the mark; the rule stays for a session that would meet it twice",
+        mutant: Mutant::OwnLeaseHeld,
+        instance: of(&[STEP], &[], Budget { repeat: 1, fail: 1, double: 1, ..NO_FAULTS }),
+    },
+    Row {
+        name: "journal read in part, without replays",
+        weaker: "a claim begins with an old view of the journal. Its append meets what it has not seen, one by one, so \
+                 that without replays an old view is as good as a new one",
+        mutant: Mutant::JournalReadInPart,
+        instance: of(&[STEP], &[CANCEL], Budget { pause: 1, double: 1, ..NO_FAULTS }),
+    },
+];

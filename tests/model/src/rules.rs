@@ -9,7 +9,7 @@ use longhaul_engine::ids::SessionId;
 use longhaul_engine::job::JobWrite;
 use longhaul_engine::journal::{Ending, KeyKind};
 use longhaul_engine::walk::{AfterWalk, Walk};
-use longhaul_engine::{Batch, Epoch, Job, Journal, Nonce, Seq, SignalKey, Timestamp, limits};
+use longhaul_engine::{Batch, Epoch, Job, JobState, Journal, Nonce, Seq, SignalKey, Timestamp, limits};
 
 /// One thing weaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,6 +49,8 @@ pub enum Mutant {
     OldEndSettled,
     ChildNotRejoined,
     RejoinedByItem,
+    OwnLeaseHeld,
+    JournalReadInPart,
 }
 
 /// The rules.
@@ -80,6 +82,10 @@ impl Rules {
         if self.has(Mutant::LooksCounted) && decision == ClaimDecision::Acknowledge(NoClaim::NothingNew) {
             decision = claim::decide(job, me, holder, News::Something, nonce, now);
         }
+        let own = matches!(&job.progress.state, JobState::Processing { lease } if lease.session == *me);
+        if self.has(Mutant::OwnLeaseHeld) && own {
+            return ClaimDecision::Acknowledge(NoClaim::Held);
+        }
         if let ClaimDecision::Claim(claim) = &mut decision {
             if self.has(Mutant::ReleasesCounted) || self.has(Mutant::LooksCounted) {
                 claim.takeover = true;
@@ -103,7 +109,7 @@ impl Rules {
         if !is_wait && self.has(Mutant::FinishBlind) {
             write.wakes = None;
         }
-        let is_release = !matches!(write.progress.state, longhaul_engine::JobState::Processing { .. });
+        let is_release = !matches!(write.progress.state, JobState::Processing { .. });
         if self.has(Mutant::EpochLost) && is_release {
             write.progress.epoch = Epoch::default();
         }

@@ -20,6 +20,12 @@ fn main() {
             }
         }
     }
+    println!("\nNot to be told from the production rules within these bounds:");
+    for row in mutants::UNSEEN.iter().filter(|_| only.is_none()) {
+        let verdict = row.instance.check(Some(row.mutant), true, 1);
+        let seen = if verdict.broken.is_some() { "CAUGHT" } else { "not caught" };
+        println!("  {}: {} ({seen}, {} states)", row.name, row.weaker, verdict.states);
+    }
     println!("\nmutants: {}, survived: {survived}", mutants::CAUGHT.len());
     std::process::exit(i32::from(survived > 0));
 }
