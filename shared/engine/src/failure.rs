@@ -99,7 +99,7 @@ pub struct Failure {
     pub step: Option<StepKey>,
     /// What the job had come to when it ended so, in the agent's own form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub partial: Option<Value>,
+    pub partial: Option<Box<Value>>,
 }
 
 impl Failure {

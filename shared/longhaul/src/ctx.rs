@@ -14,7 +14,7 @@ use longhaul_engine::entry::{Branch, StepId};
 use longhaul_engine::ids::AgentRef;
 use longhaul_engine::job::Mismatch;
 use longhaul_engine::journal::StepRecord;
-use longhaul_engine::{Entry, ErrorClass, Failure, JobId, StepKey, StepKind, TenantId, Usage, limits};
+use longhaul_engine::{Entry, ErrorClass, Failure, JobId, StepKey, StepKind, TenantId, limits};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -200,7 +200,7 @@ pub(crate) fn to_json(id: &StepId, value: &impl Serialize) -> Result<Value, Step
     serde_json::to_value(value).map_err(|error| StepError {
         failure: unfit(id, &format!("its result is no JSON: {error}")),
         retry_after: None,
-        usage: Usage::default(),
+        usage: Box::default(),
     })
 }
 

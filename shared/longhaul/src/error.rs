@@ -17,14 +17,14 @@ pub struct StepError {
     /// How long the other side asks to wait.
     pub retry_after: Option<Duration>,
     /// What the attempt used all the same.
-    pub usage: Usage,
+    pub usage: Box<Usage>,
 }
 
 impl StepError {
     /// An error of this class. Say what was attempted, with what, and what came back.
     #[must_use]
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { failure: Failure::new(class, message), retry_after: None, usage: Usage::default() }
+        Self { failure: Failure::new(class, message), retry_after: None, usage: Box::default() }
     }
 
     /// An error of this class around another, whose whole chain is kept for the people who will read it.
@@ -41,8 +41,8 @@ impl StepError {
 
     /// The same error with what the attempt used: it counts towards the job's budget like that of one that succeeds.
     #[must_use]
-    pub const fn used(mut self, usage: Usage) -> Self {
-        self.usage = usage;
+    pub fn used(mut self, usage: Usage) -> Self {
+        *self.usage = usage;
         self
     }
 

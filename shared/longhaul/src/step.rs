@@ -246,6 +246,7 @@ fn failed(
     error: StepError,
 ) -> Entry {
     let StepError { mut failure, retry_after, usage } = error;
+    let usage = *usage;
     failure.step = Some(id.key.clone());
     let now = shared.clock.now();
     // Whatever the author asked for: what may be started once is not tried again.

@@ -83,7 +83,7 @@ impl From<&Failure> for FailureView {
             message: failure.message.clone(),
             causes: failure.causes.clone(),
             step: failure.step.as_ref().map(ToString::to_string),
-            partial: failure.partial.clone(),
+            partial: failure.partial.as_deref().cloned(),
         }
     }
 }

@@ -98,7 +98,7 @@ impl Defined {
         let context = &self.definition.context;
         let conversation = Conversation::new(&self.definition.instructions, &context.pinned, asked(&input));
         let repeats = Repeats::default();
-        Running { agent: self, opened, grants, window, conversation, repeats, turns: 0, calls: 0 }.to_the_end(ctx).await
+        Running { agent: self, opened, grants, window, conversation, repeats, turns: 0, calls: 0 }.drive(ctx).await
     }
 }
 
@@ -139,7 +139,7 @@ struct Running<'a> {
 }
 
 impl Running<'_> {
-    async fn to_the_end(mut self, ctx: &mut Ctx) -> longhaul::Result<Value> {
+    async fn drive(mut self, ctx: &mut Ctx) -> longhaul::Result<Value> {
         let turns_max = self.agent.definition.limits.turns_max;
         let mut repairs = 0;
         loop {

@@ -199,7 +199,8 @@ fn redirected(ask: &Ask, response: &Response) -> Result<Option<Ask>, StepError> 
     let safe = ask.method == Method::GET || ask.method == Method::HEAD;
     let same_server = url.origin() == ask.url.origin();
     // What acts is sent again only where it was meant to act, and only if the server says that it must be.
-    if !safe && !(same_server && matches!(status.as_u16(), 307 | 308)) {
+    let may_act_again = same_server && matches!(status.as_u16(), 307 | 308);
+    if !safe && !may_act_again {
         return Err(invalid("to another address, which is not followed for a request that acts"));
     }
     let own_headers = if same_server { ask.own_headers.clone() } else { HeaderMap::new() };

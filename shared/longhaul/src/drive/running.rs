@@ -388,7 +388,7 @@ fn with_partial(mut ending: Ending, partial: Option<Value>) -> Ending {
     if let Ending::Failed { failure } = &mut ending
         && failure.partial.is_none()
     {
-        failure.partial = partial;
+        failure.partial = partial.map(Box::new);
     }
     ending
 }

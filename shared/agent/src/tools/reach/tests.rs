@@ -1,5 +1,6 @@
 //! Where requests get to, over real sockets: a listener that counts, and names that lead where the case says.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(clippy::disallowed_methods, reason = "the listener of the test is no agent")]
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
