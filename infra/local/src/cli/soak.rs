@@ -9,7 +9,8 @@ use clap::Args;
 
 use super::output::{print, say};
 use super::{CliError, Output, Place};
-use crate::soak::run::{Progress, Rate, SoakOptions, SoakVerdict, run};
+use crate::soak::run::{Progress, Rate, SoakOptions, run};
+use crate::soak::verdict::SoakVerdict;
 
 /// Findings that are printed one by one; a stack that is badly broken has thousands.
 const FINDINGS_SHOWN_MAX: usize = 20;

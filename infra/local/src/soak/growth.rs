@@ -1,6 +1,23 @@
 //! Memory and disk of a stack, for the question whether either grows with time.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// How large a stack is at one time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Bytes in memory of the stack's process; 0 where nobody tells.
+    pub memory: u64,
+    /// Bytes of its data folder.
+    pub disk: u64,
+}
+
+impl Size {
+    /// The size of this process and of a folder.
+    pub async fn now(data: PathBuf) -> Self {
+        let disk = tokio::task::spawn_blocking(move || folder_bytes(&data)).await.unwrap_or_default();
+        Self { memory: resident_bytes().unwrap_or_default(), disk }
+    }
+}
 
 /// Bytes that this process has in memory (`VmRSS`); none where there is no `/proc`.
 #[must_use]

@@ -11,7 +11,8 @@
 //! | [`load`] | submits jobs until each is accepted |
 //! | [`recovery`] | how long jobs stood still after a kill |
 //! | [`growth`] | memory and disk |
-//! | [`run`] | the soak itself and its verdict |
+//! | [`run`] | the soak itself |
+//! | [`verdict`] | what it came to |
 
 pub mod audit;
 pub mod books;
@@ -19,3 +20,4 @@ pub mod growth;
 pub mod load;
 pub mod recovery;
 pub mod run;
+pub mod verdict;

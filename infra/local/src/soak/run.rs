@@ -1,7 +1,6 @@
 //! The soak itself: load, kills, the wait for rest, the audit, the verdict.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,18 +8,18 @@ use std::time::Duration;
 use longhaul::Clock;
 use longhaul_engine::{JobId, JobState, TenantId, limits};
 use rustix::process::{Pid, Signal, kill_process};
-use serde::Serialize;
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::audit::{Expected, Finding};
+use super::audit::{Expected, Finding, JobBooks};
 use super::books::{Books, BooksError};
-use super::growth::{folder_bytes, resident_bytes};
+use super::growth::Size;
 use super::load::{Load, LoadError};
-use super::recovery::{Kill, percentile, stood_still};
+use super::recovery::{Kill, stood_still};
+use super::verdict::{Course, Evidence, SoakVerdict};
 use crate::stack::{IssuerError, Stack, StackError, StackOptions};
 
 /// How long the stack may take to come to rest after the last submission, beside the time that it takes for the jobs
@@ -99,64 +98,6 @@ pub struct Progress {
     pub draining: bool,
 }
 
-/// What a soak came to.
-#[derive(Debug, Clone, Serialize)]
-pub struct SoakVerdict {
-    /// Whether nothing was lost, doubled, stuck, failed or otherwise wrong. How fast jobs went on is told apart, since that
-    /// hangs on what else the machine has to do.
-    pub passed: bool,
-    /// Decides which processes were killed.
-    pub seed: u64,
-    /// How long jobs were submitted, in seconds.
-    pub load_seconds: f64,
-    /// How long the rest took after that, in seconds.
-    pub drain_seconds: f64,
-    /// Jobs that were accepted.
-    pub submitted: u64,
-    /// Jobs that completed.
-    pub completed: u64,
-    /// Jobs that failed.
-    pub failed: u64,
-    /// Accepted jobs that are not there, and submissions that nobody accepted.
-    pub lost: u64,
-    /// Jobs that had not ended when the wait was over.
-    pub stuck: u64,
-    /// Jobs completed in a second, over load and drain.
-    pub completed_per_second: f64,
-    /// Steps that were recorded.
-    pub steps: u64,
-    /// Effects that happened more often than the contract allows.
-    pub doubled_effects: u64,
-    /// Effects that were asked for again under their own key after a claim, as the contract says.
-    pub repeated_effects: u64,
-    /// Processes that were killed.
-    pub kills: u64,
-    /// Kills by function.
-    pub kills_of: BTreeMap<String, u64>,
-    /// Kills in the midst of a job, counted by job.
-    pub jobs_hit: u64,
-    /// From the kill of its holder to a job's next entry, in milliseconds.
-    pub recovery_p50_ms: Option<u128>,
-    /// The same for the slowest hundredth.
-    pub recovery_p99_ms: Option<u128>,
-    /// The same for the slowest.
-    pub recovery_max_ms: Option<u128>,
-    /// What the slowest hundredth is held against: the silence that ends a lease, and one distance of the sweeper.
-    pub recovery_bound_ms: u128,
-    /// Whether it is within that; none: no kill hit a job.
-    pub recovery_in_bound: Option<bool>,
-    /// Memory of the stack's process when the load began, in MiB.
-    pub memory_start_mib: f64,
-    /// And when the last job had ended.
-    pub memory_end_mib: f64,
-    /// The data folder when the load began, in MiB.
-    pub disk_start_mib: f64,
-    /// And when the last job had ended.
-    pub disk_end_mib: f64,
-    /// What is wrong.
-    pub findings: Vec<Finding>,
-}
-
 /// What the tasks of a running soak share.
 struct Field {
     stack: Stack,
@@ -209,8 +150,8 @@ pub async fn run(options: SoakOptions, tell: impl Fn(Progress)) -> Result<SoakVe
     let load_time = started.elapsed();
     let rested = rest(&field, started, &tell).await?;
     let after = Size::now(data).await;
-    let times = Times { load: load_time, drain: started.elapsed().saturating_sub(load_time) };
-    let judged = field.judge(&options, rested, times, before, after).await;
+    let drain_time = started.elapsed().saturating_sub(load_time);
+    let judged = field.judge(&options, rested, Course { load_time, drain_time, before, after }).await;
     if let Some(field) = Arc::into_inner(field) {
         field.stack.shutdown().await;
     }
@@ -229,25 +170,6 @@ async fn rest(field: &Field, started: Instant, tell: &impl Fn(Progress)) -> Resu
                 tell(field.progress(started.elapsed(), true).await);
             }
         }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Times {
-    load: Duration,
-    drain: Duration,
-}
-
-#[derive(Clone, Copy)]
-struct Size {
-    memory: u64,
-    disk: u64,
-}
-
-impl Size {
-    async fn now(data: PathBuf) -> Self {
-        let disk = tokio::task::spawn_blocking(move || folder_bytes(&data)).await.unwrap_or_default();
-        Self { memory: resident_bytes().unwrap_or_default(), disk }
     }
 }
 
@@ -347,74 +269,44 @@ impl Field {
         (self.accepted.lock().await.len() as u64).saturating_sub(self.ended.load(Ordering::Relaxed))
     }
 
-    async fn judge(
-        &self,
-        options: &SoakOptions,
-        rested: bool,
-        times: Times,
-        before: Size,
-        after: Size,
-    ) -> Result<SoakVerdict, SoakError> {
+    /// Audits everything and sums it up.
+    async fn judge(&self, options: &SoakOptions, rested: bool, course: Course) -> Result<SoakVerdict, SoakError> {
         let accepted = self.accepted.lock().await;
         let kills = self.kills.lock().await;
         let refused = self.refused.lock().await;
         let (mut completed, mut failed) = (0, 0);
         let mut standstills = Vec::new();
-        let mut verdict = self
-            .books
-            .audit(&options.tenant, &accepted, |books| {
-                match books.item.as_ref().map(|item| &item.progress.state) {
-                    Some(JobState::Completed) => completed += 1,
-                    Some(JobState::Failed) => failed += 1,
-                    _ => {}
-                }
-                standstills.extend(stood_still(&kills, &books.journal));
-            })
-            .await?;
-        verdict.findings.extend(refused.iter().map(|error| Finding::Left { what: error.to_string() }));
+        let look = |books: &JobBooks| {
+            match books.item.as_ref().map(|item| &item.progress.state) {
+                Some(JobState::Completed) => completed += 1,
+                Some(JobState::Failed) => failed += 1,
+                Some(
+                    JobState::Pending
+                    | JobState::Processing { .. }
+                    | JobState::Waiting { .. }
+                    | JobState::Blocked { .. }
+                    | JobState::Cancelled,
+                )
+                | None => {}
+            }
+            standstills.extend(stood_still(&kills, &books.journal));
+        };
+        let mut audited = self.books.audit(&options.tenant, &accepted, look).await?;
+        audited.findings.extend(refused.iter().map(|error| Finding::Left { what: error.to_string() }));
         if !rested {
-            verdict.findings.push(Finding::Left { what: format!("not at rest after {REST_PATIENCE:?}") });
-        }
-        let mut kills_of: BTreeMap<String, u64> = BTreeMap::new();
-        for kill in kills.iter() {
-            *kills_of.entry(kill.function.clone()).or_default() += 1;
+            audited.findings.push(Finding::Left { what: format!("not at rest after {REST_PATIENCE:?}") });
         }
         let sweep = if options.stack.lifelike { SWEEP_LIFELIKE } else { SWEEP_PROMPT };
-        let bound = Duration::from_millis(limits::SESSION_SILENCE_MAX_MS) + sweep;
-        let recovery = |percent| percentile(&standstills, percent).map(|time| time.as_millis());
-        let mib = |bytes: u64| (bytes as f64 / 1_048_576.0 * 10.0).round() / 10.0;
-        let seconds = |time: Duration| (time.as_secs_f64() * 10.0).round() / 10.0;
-        let whole = times.load + times.drain;
-        Ok(SoakVerdict {
-            passed: verdict.findings.is_empty(),
+        let evidence = Evidence {
             seed: options.seed,
-            load_seconds: seconds(times.load),
-            drain_seconds: seconds(times.drain),
-            submitted: accepted.len() as u64,
+            refused: refused.len() as u64,
             completed,
             failed,
-            lost: verdict.count(|finding| matches!(finding, Finding::Lost { .. })) + refused.len() as u64,
-            stuck: verdict.count(|finding| matches!(finding, Finding::Stuck { .. })),
-            completed_per_second: (f64::from(u32::try_from(completed).unwrap_or(u32::MAX)) / whole.as_secs_f64()
-                * 100.0)
-                .round()
-                / 100.0,
-            steps: verdict.steps,
-            doubled_effects: verdict.count(|finding| matches!(finding, Finding::Doubled { .. })),
-            repeated_effects: verdict.asked_again,
-            kills: kills.len() as u64,
-            kills_of,
-            jobs_hit: standstills.len() as u64,
-            recovery_p50_ms: recovery(50),
-            recovery_p99_ms: recovery(99),
-            recovery_max_ms: recovery(100),
-            recovery_bound_ms: bound.as_millis(),
-            recovery_in_bound: percentile(&standstills, 99).map(|time| time <= bound),
-            memory_start_mib: mib(before.memory),
-            memory_end_mib: mib(after.memory),
-            disk_start_mib: mib(before.disk),
-            disk_end_mib: mib(after.disk),
-            findings: verdict.findings,
-        })
+            kills: &kills,
+            standstills,
+            recovery_bound: Duration::from_millis(limits::SESSION_SILENCE_MAX_MS) + sweep,
+            course,
+        };
+        Ok(evidence.verdict(audited))
     }
 }
