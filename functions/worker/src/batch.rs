@@ -105,8 +105,7 @@ impl<S: Store> Worker<S> {
             .filter_map(|(place, message)| Some(Work { place, incoming: read(message)? }))
             .collect();
         let audience = self.broadcast.clone().map(|broadcast| broadcast as Rc<dyn Audience>);
-        let invocation =
-            Invocation::begin(&self.store, &self.registry, session, clock, deadline).heard_by(audience);
+        let invocation = Invocation::begin(&self.store, &self.registry, session, clock, deadline).heard_by(audience);
         let handled = RefCell::new(Outcomes::new());
         if !work.is_empty() {
             // The deadline is the context's and never assumed: Lambda kills the process there, and with it the answer

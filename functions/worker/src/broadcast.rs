@@ -231,8 +231,17 @@ mod tests {
     use super::*;
 
     fn delta(offset: u64, text: &str) -> Delta {
-        let job = JobRef { tenant: "acme".parse().unwrap(), job: "0192f0c1-0000-7000-8000-000000000001".parse().unwrap() };
-        Delta { job, epoch: Epoch(2), step: StepKey::at("", 3), name: "draft".to_owned(), attempt: 1, offset, text: text.to_owned() }
+        let job =
+            JobRef { tenant: "acme".parse().unwrap(), job: "0192f0c1-0000-7000-8000-000000000001".parse().unwrap() };
+        Delta {
+            job,
+            epoch: Epoch(2),
+            step: StepKey::at("", 3),
+            name: "draft".to_owned(),
+            attempt: 1,
+            offset,
+            text: text.to_owned(),
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod batch;
 mod broadcast;
+mod definitions;
 mod metrics;
 mod redrive;
 
@@ -14,12 +15,14 @@ use std::rc::Rc;
 
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
+use longhaul_agent::defined::equipment::Equipment;
 use longhaul_agent::{Settings, SettingsError, ShippedError};
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 
 pub use batch::{BatchError, Worker};
 pub use broadcast::Broadcast;
 
+use crate::definitions::Definitions;
 use crate::metrics::{Meter, Metered};
 
 /// Why the worker could not begin, or ended.
@@ -34,6 +37,9 @@ pub enum RunError {
     /// The agents.
     #[error("the agents cannot be made ready")]
     Agents(#[from] ShippedError),
+    /// What definitions run with.
+    #[error("what definitions run with cannot be made ready")]
+    Equipment(#[source] longhaul_agent::defined::equipment::EquipmentError),
     /// The Lambda runtime.
     #[error("the Lambda runtime ended")]
     Runtime(#[source] lambda_runtime::Error),
@@ -81,7 +87,9 @@ impl Workplace {
         if let Some(worker) = self.worker.get() {
             return Ok(worker);
         }
-        let registry = longhaul_agent::shipped(&self.settings)?;
+        let mut registry = longhaul_agent::shipped(&self.settings)?;
+        let equipment = Equipment::of(&self.settings).map_err(RunError::Equipment)?;
+        registry.set_source(Rc::new(Definitions::new(self.store.clone(), Rc::new(equipment))));
         let store = Metered::new(self.store.clone(), self.meter.clone());
         Ok(self.worker.get_or_init(|| Worker::new(store, registry).heard_by(self.broadcast.clone())))
     }
