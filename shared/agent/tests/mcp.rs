@@ -219,11 +219,13 @@ async fn f11_a_session_that_is_gone_is_made_anew() {
 
     let (ends, seen) = run(Manner::Reaps, &["acme"]).await;
     assert_eq!(told(&ends), good, "the call went through in a new session");
-    let seen = seen.lock().unwrap();
-    assert_eq!(seen.made, 2, "one session more, and no third");
-    assert!(seen.called.iter().all(|(session, _)| session == "s-2"));
-    assert_eq!(seen.called.len(), 2, "each call ran once");
-    assert_ne!(seen.called[0].1, seen.called[1].1, "each under its own key");
+    {
+        let seen = seen.lock().unwrap();
+        assert_eq!(seen.made, 2, "one session more, and no third");
+        assert!(seen.called.iter().all(|(session, _)| session == "s-2"));
+        assert_eq!(seen.called.len(), 2, "each call ran once");
+        assert_ne!(seen.called[0].1, seen.called[1].1, "each under its own key");
+    }
 
     let (ends, seen) = run(Manner::ForgetsAll, &["acme"]).await;
     let said = told(&ends);

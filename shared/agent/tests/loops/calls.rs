@@ -146,7 +146,8 @@ async fn a16_killed_before_the_last_outcome() {
 /// F03: outputs larger than the window. The model's server refuses what is above 120 KB.
 #[tokio::test(start_paused = true)]
 async fn f03_outputs_larger_than_the_window() {
-    let forms: [(&str, usize, fn() -> String); 3] = [
+    type Form = (&'static str, usize, fn() -> String);
+    let forms: [Form; 3] = [
         ("3 MB of text", 1, || "line of the report\n".repeat(3 * 1024 * 1024 / 19)),
         ("3 results of 700 KB", 3, || "word ".repeat(700 * 1024 / 5)),
         ("a line of 2 MB", 1, || "x".repeat(2 * 1024 * 1024)),

@@ -21,7 +21,7 @@ async fn f01_the_same_call_for_ever() {
         ("the same", |turn| ("poll_status", poll(turn)), 6, 4, ErrorClass::LoopDetected, "repeats_max"),
         (
             "in turns",
-            |turn| if turn % 2 == 0 { ("A", json!({"x": 1})) } else { ("B", json!({"y": 2})) },
+            |turn| if turn.is_multiple_of(2) { ("A", json!({"x": 1})) } else { ("B", json!({"y": 2})) },
             25,
             25,
             ErrorClass::Budget,
@@ -64,5 +64,5 @@ async fn f01_the_same_call_for_ever() {
 
 /// The same arguments, written differently.
 fn poll(turn: usize) -> Value {
-    if turn % 2 == 0 { json!({"id": 7, "more": null}) } else { json!({"more": null, "id": 7}) }
+    if turn.is_multiple_of(2) { json!({"id": 7, "more": null}) } else { json!({"more": null, "id": 7}) }
 }
