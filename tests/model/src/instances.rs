@@ -138,6 +138,7 @@ pub const LARGE: &[Instance] = &[
         child: &[STEP],
         asks: &[CANCEL],
         bounds: Budget { crash: 1, fail: 1, loss: 1, ..NO_FAULTS },
+        states_max: Some(30_000_000),
         ..ROW
     },
     Instance {
