@@ -181,7 +181,7 @@ pub struct HttpTool {
     #[serde(default = "timeout_seconds")]
     #[schemars(range(min = 1, max = 600))]
     pub timeout_seconds: u64,
-    /// Bytes of the answer that are read; more is an error.
+    /// Bytes of the answer that are read; a longer one is cut, with a word to the model.
     #[serde(default = "size_max_bytes")]
     #[schemars(range(min = 1, max = 8_388_608))]
     pub size_max_bytes: usize,
