@@ -55,7 +55,10 @@ mod tests {
 
     use super::*;
 
-    fn journal(entries: &[(u64, Entry)]) -> Vec<Batch> {
+    /// An entry with its time.
+    type Timed = (u64, Entry);
+
+    fn journal(entries: &[Timed]) -> Vec<Batch> {
         let batch = |(at, (time, entry)): (u64, &(u64, Entry))| {
             let nonce = longhaul::outside::fresh_nonce();
             Batch::new(Seq(at), nonce, Timestamp::from_millis(*time), vec![entry.clone()])
@@ -82,7 +85,7 @@ mod tests {
         // The journal with its times, when which session was killed, and for how long the job stood still.
         let taken_over = [(10, claim("a", false)), (20, shown()), (70, claim("b", true)), (80, shown())];
         let given_back = [(10, claim("a", false)), (20, shown()), (70, claim("b", false))];
-        let rows: [(&[(u64, Entry)], u64, &str, Option<u64>); 7] = [
+        let rows: [(&[Timed], u64, &str, Option<u64>); 7] = [
             (&taken_over, 30, "a", Some(40)),
             (&taken_over, 20, "a", Some(50)),
             (&taken_over, 30, "b", None),

@@ -75,6 +75,11 @@ fn found(books: &JobBooks, expected: Expected) -> Vec<String> {
     audit(books, expected).findings.iter().map(|finding| finding.to_string().replace(&id, "JOB")).collect()
 }
 
+/// How often each step was asked for.
+type Asked = &'static [(&'static str, u64)];
+/// A way to tamper with books.
+type Tamper = fn(&mut JobBooks);
+
 const TWO: Expected = Expected::Completed { steps: 2 };
 
 #[test]
@@ -102,7 +107,7 @@ fn books_that_are_right_are_left_alone() {
 #[test]
 fn what_was_tampered_with_is_found() {
     // The journal, how often each step was asked for, and what is wrong with that.
-    let rows: [(&str, &[(&str, u64)], &str); 12] = [
+    let rows: [(&str, Asked, &str); 12] = [
         ("c01+", &[("0", 2), ("1", 1)], "JOB: step 0 was asked for 2 times, 1 are allowed"),
         // The claim stands before the outcome of the step before: it allows nothing for step 1.
         ("ct01+", &[("0", 1), ("1", 2)], "JOB: step 1 was asked for 2 times, 1 are allowed"),
@@ -126,12 +131,12 @@ fn what_was_tampered_with_is_found() {
 #[test]
 fn items_and_positions_are_held_against_the_journal() {
     let right = books("c01+", &[("0", 1), ("1", 1)]);
-    let changed = |change: fn(&mut JobBooks)| {
+    let changed = |change: Tamper| {
         let mut books = right.clone();
         change(&mut books);
         found(&books, TWO)
     };
-    let rows: [(fn(&mut JobBooks), &str); 5] = [
+    let rows: [(Tamper, &str); 5] = [
         (|books| books.item = None, "JOB was accepted and is not there"),
         (
             |books| books.item = Some(item(JobState::Failed)),
