@@ -30,6 +30,7 @@ pub fn longhaul() -> PathBuf {
 pub struct Stack {
     folder: TempDir,
     arguments: Vec<String>,
+    variables: Vec<(String, String)>,
     process: Option<Child>,
 }
 
@@ -40,8 +41,18 @@ impl Stack {
     /// When it does not come up.
     #[must_use]
     pub fn up(arguments: &[&str]) -> Self {
+        Self::up_with(arguments, &[])
+    }
+
+    /// Starts a stack with these further arguments and variables; its commands see the variables, too.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn up_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let mut stack = Self { folder: TempDir::new().unwrap(), arguments, process: None };
+        let variables = variables.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let mut stack = Self { folder: TempDir::new().unwrap(), arguments, variables, process: None };
         stack.start();
         stack
     }
@@ -105,6 +116,7 @@ impl Stack {
             }
         }
         command.env("LONGHAUL_DATA", self.data()).stdin(Stdio::null());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 

@@ -68,7 +68,13 @@ pub(crate) async fn cards(store: &AwsStore, tenant: &TenantId) -> Result<Vec<Age
 /// An agent with all that is known of it.
 pub(crate) async fn view(service: &Service, tenant: &TenantId, text: &str) -> Result<AgentView, Refused> {
     if let Ok(card) = service.agents().find(text) {
-        return Ok(AgentView { card: card.clone(), digest: None, created_at: None, created_by: None, definition: None });
+        return Ok(AgentView {
+            card: card.clone(),
+            digest: None,
+            created_at: None,
+            created_by: None,
+            definition: None,
+        });
     }
     match saved(service.store(), tenant, text).await? {
         Some(saved) => Ok(AgentView {
@@ -96,8 +102,9 @@ pub(crate) async fn save(
     }
     let text = std::str::from_utf8(body)
         .map_err(|error| Problem::InvalidDefinition { faults: vec![Fault::whole(format!("is no UTF-8: {error}"))] })?;
+    let policy = Policy { allowed_hosts: service.store().config().tool_hosts.clone(), ..Policy::default() };
     let Checked { definition, source, digest } =
-        read_within(text, format, &Policy::default()).map_err(|findings| refused(&findings))?;
+        read_within(text, format, &policy).map_err(|findings| refused(&findings))?;
     if definition.name != name {
         let detail = format!("is `{}`, but the address says `{name}`", definition.name);
         return Err(Problem::field("/name", detail).into());
@@ -149,7 +156,9 @@ fn json(saved: &SavedDefinition, attribute: &str, text: &str) -> Result<Value, S
 fn card_of(agent: &AgentRef, definition: &Definition) -> String {
     let asks = definition.tools.iter().filter_map(|tool| match tool {
         Tool::AskPerson(tool) => tool.name.parse().ok(),
-        Tool::Http(_) | Tool::Lambda(_) | Tool::Mcp(_) | Tool::RunAgent(_) | Tool::Documents(_) | Tool::Search(_) => None,
+        Tool::Http(_) | Tool::Lambda(_) | Tool::Mcp(_) | Tool::RunAgent(_) | Tool::Documents(_) | Tool::Search(_) => {
+            None
+        }
     });
     let card = AgentCard {
         name: agent.name.clone(),

@@ -278,7 +278,7 @@ mod tests {
                 .filter_map(|entry| match entry {
                     Entry::StepCompleted { usage, .. }
                     | Entry::AttemptFailed { usage, .. }
-                    | Entry::StepFailed { usage, .. } => Some(usage.clone()),
+                    | Entry::StepFailed { usage, .. } => Some(*usage),
                     _ => None,
                 })
                 .collect();

@@ -63,6 +63,12 @@ pub struct AccessKey {
     pub session_token: Option<Secret>,
 }
 
+/// What stands between commas.
+fn list(text: Option<&str>) -> Vec<String> {
+    let parts = text.unwrap_or_default().split(',').map(str::trim).filter(|part| !part.is_empty());
+    parts.map(str::to_owned).collect()
+}
+
 /// Where AWS is: the region, and addresses that stand in for its services.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Aws {
@@ -94,6 +100,8 @@ pub struct Config {
     push_endpoint: Option<String>,
     /// Whether reports may go to this very machine: for development, and never on AWS.
     pub webhook_loopback: bool,
+    /// Hosts beyond the public internet that tools of definitions may reach (`LONGHAUL_TOOL_HOSTS`).
+    pub tool_hosts: Vec<String>,
     tokens: Result<TokenSettings, ConfigError>,
 }
 
@@ -121,6 +129,7 @@ impl Config {
             push_endpoint: variables.optional_address("LONGHAUL_PUSH_ENDPOINT")?,
             tokens: variables.tokens(),
             webhook_loopback: variables.optional("LONGHAUL_WEBHOOK_LOOPBACK").is_some(),
+            tool_hosts: list(variables.optional("LONGHAUL_TOOL_HOSTS").as_deref()),
         })
     }
 

@@ -277,26 +277,8 @@ impl Problem {
                 }
             }
             Self::InvalidParameter { name, detail } => format!("`{name}`: {detail}."),
-            Self::InvalidInput { agent, violations } => match violations.first() {
-                Some(first) => {
-                    format!("`{}`: {}; GET /v1/agents has the schema of {agent}.", first.field, first.detail)
-                }
-                None => {
-                    format!("The input does not have the form that {agent} asks for; GET /v1/agents has its schema.")
-                }
-            },
-            Self::InvalidDefinition { faults } => match faults.first() {
-                Some(Fault { line, field, detail, help }) => {
-                    let field = if field.is_empty() { "the definition" } else { field };
-                    let more = match faults.len() {
-                        1 => String::new(),
-                        all => format!(" There are {all} faults in all."),
-                    };
-                    let help = if help.is_empty() { String::new() } else { format!("; {help}") };
-                    format!("Line {line}: {field} {detail}{help}.{more} Nothing was saved.")
-                }
-                None => "The definition has faults; nothing was saved.".into(),
-            },
+            Self::InvalidInput { agent, violations } => input_detail(agent, violations),
+            Self::InvalidDefinition { faults } => definition_detail(faults),
             Self::UnknownAgent { agent, known } => {
                 format!("No agent `{}` is registered; there are {}.", echo(agent), known.join(", "))
             }
@@ -434,4 +416,26 @@ pub struct ProblemBody {
     #[serde(flatten)]
     #[schema(value_type = std::collections::BTreeMap<String, Value>, additional_properties)]
     pub extras: Map<String, Value>,
+}
+
+/// What is said of an input that an agent does not take.
+fn input_detail(agent: &str, violations: &[Violation]) -> String {
+    match violations.first() {
+        Some(first) => format!("`{}`: {}; GET /v1/agents has the schema of {agent}.", first.field, first.detail),
+        None => format!("The input does not have the form that {agent} asks for; GET /v1/agents has its schema."),
+    }
+}
+
+/// What is said of a definition with faults.
+fn definition_detail(faults: &[Fault]) -> String {
+    let Some(Fault { line, field, detail, help }) = faults.first() else {
+        return "The definition has faults; nothing was saved.".to_owned();
+    };
+    let field = if field.is_empty() { "the definition" } else { field };
+    let help = if help.is_empty() { String::new() } else { format!("; {help}") };
+    let more = match faults.len() {
+        1 => String::new(),
+        all => format!(" There are {all} faults in all."),
+    };
+    format!("Line {line}: {field} {detail}{help}.{more} Nothing was saved.")
 }

@@ -26,7 +26,14 @@ fn entries(text: &str) -> Vec<Entry> {
     vec![
         Entry::StepCompleted { id: id(), attempt: 1, started_at: at, output: value.clone(), usage: Usage::default() },
         Entry::StepCompleted { id: id(), attempt: 1, started_at: at, output: json!(text), usage: Usage::default() },
-        Entry::AttemptFailed { id: id(), attempt: 1, started_at: at, failure: failure(), retry_at: at, usage: Usage::default() },
+        Entry::AttemptFailed {
+            id: id(),
+            attempt: 1,
+            started_at: at,
+            failure: failure(),
+            retry_at: at,
+            usage: Usage::default(),
+        },
         Entry::StepFailed { id: id(), attempt: 1, started_at: at, failure: failure(), usage: Usage::default() },
         Entry::Emitted { id: id(), data: value.clone() },
         Entry::Signalled {

@@ -9,6 +9,7 @@
 )]
 
 mod dead_letters;
+mod definitions;
 mod refusals;
 mod reports;
 mod survival;

@@ -2,8 +2,8 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use http::header::LOCATION;
 use http::StatusCode;
+use http::header::LOCATION;
 use longhaul_wire::Scope;
 use longhaul_wire::agents::{AgentList, AgentView};
 use longhaul_wire::problem::ProblemBody;

@@ -5,8 +5,10 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use longhaul_wire::JobView;
+use longhaul_wire::agents::{AgentList, AgentView};
 use longhaul_wire::jobs::{DeadLetterList, JobList, TakenIn};
 use longhaul_wire::journal::{EntryView, JournalView};
 use longhaul_wire::problem::ProblemBody;
@@ -70,6 +72,22 @@ impl Client {
         self.get("/v1/dead-letters", &[]).await
     }
 
+    pub(super) async fn agents(&self) -> Result<AgentList, CliError> {
+        self.get("/v1/agents", &[]).await
+    }
+
+    pub(super) async fn agent(&self, agent: &str) -> Result<AgentView, CliError> {
+        self.get(&format!("/v1/agents/{}", segment(agent)), &[]).await
+    }
+
+    /// Saves a definition; the version, and whether it is a new one.
+    pub(super) async fn put_agent(&self, name: &str, definition: &Value) -> Result<(AgentView, bool), CliError> {
+        let path = format!("/v1/agents/{}", segment(name));
+        let call = self.request(Method::PUT, &path).json(definition);
+        let (status, view) = self.answered("PUT", &path, call).await?;
+        Ok((view, status == StatusCode::CREATED))
+    }
+
     pub(super) async fn cancel(&self, id: &str, request: &CancelRequest) -> Result<TakenIn, CliError> {
         self.post(&format!("/v1/jobs/{}/cancel", segment(id)), request).await
     }
@@ -107,6 +125,16 @@ impl Client {
         path: &str,
         call: RequestBuilder,
     ) -> Result<T, CliError> {
+        self.answered(method, path, call).await.map(|(_, answer)| answer)
+    }
+
+    /// The answer with its status.
+    async fn answered<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        path: &str,
+        call: RequestBuilder,
+    ) -> Result<(StatusCode, T), CliError> {
         let url = format!("{}{path}", self.url);
         let unreachable = |source| CliError::Unreachable { method, url: url.clone(), source };
         let answer = call.send().await.map_err(unreachable)?;
@@ -114,7 +142,7 @@ impl Client {
         let body = answer.bytes().await.map_err(unreachable)?;
         let strange = || CliError::Strange { method, url: url.clone(), status: status.as_u16() };
         if status.is_success() {
-            return serde_json::from_slice(&body).map_err(|_| strange());
+            return serde_json::from_slice(&body).map(|answer| (status, answer)).map_err(|_| strange());
         }
         match serde_json::from_slice::<ProblemBody>(&body) {
             Ok(problem) if status != StatusCode::OK => {

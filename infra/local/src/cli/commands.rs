@@ -55,6 +55,7 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
             print(&Issuer::open(&data)?.mint(place.tenant.as_str(), &subject, lifetime)?)?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Agents(command) => super::agents::run(&place, command).await,
         Command::Soak(arguments) => super::soak::soak(&place, arguments).await,
         // `super::run` has taken this way already: a function has a runtime of its own.
         Command::Function { name } => Err(CliError::Argument { argument: "function", what: name }),
@@ -330,7 +331,7 @@ fn print_or_json<T: Serialize>(value: &T, output: Output, table: fn(&T) -> Strin
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_json(value: &impl Serialize) -> Result<(), CliError> {
+pub(super) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     print(&serde_json::to_string(value)?)?;
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! The stack that a command works with: one that runs already, or one that lives as long as the command.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use longhaul_wire::JobView;
+use serde_json::Value;
 
 use super::client::Client;
 use super::commands::json_argument;
@@ -77,7 +79,7 @@ impl Place {
             },
             faults: self.running.faults.plan()?,
             worker_clock_offsets_seconds: self.running.faults.worker_clock_offsets_seconds.clone(),
-            env: std::env::vars().filter(|(name, _)| PASSED_ON.contains(&name.as_str())).collect(),
+            env: passed_on(),
             ..StackOptions::new(data, program)
         })
     }
@@ -118,5 +120,25 @@ impl FaultArguments {
 }
 
 /// Variables of the person's own that the functions get too.
-const PASSED_ON: [&str; 4] =
-    ["LONGHAUL_LOG", "LONGHAUL_RETRY_WAIT_FIRST_MS", "LONGHAUL_DOCUMENTS", "LONGHAUL_MODEL_TIME_LIMIT_SECONDS"];
+const PASSED_ON: [&str; 6] = [
+    "LONGHAUL_LOG",
+    "LONGHAUL_RETRY_WAIT_FIRST_MS",
+    "LONGHAUL_DOCUMENTS",
+    "LONGHAUL_MODEL_TIME_LIMIT_SECONDS",
+    "LONGHAUL_PROVIDERS",
+    "LONGHAUL_TOOL_HOSTS",
+];
+
+/// These variables with their values, and the keys of the model providers among them.
+fn passed_on() -> BTreeMap<String, String> {
+    let providers: Value =
+        std::env::var("LONGHAUL_PROVIDERS").ok().and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let keys: Vec<&str> = providers
+        .as_object()
+        .into_iter()
+        .flat_map(|providers| providers.values())
+        .filter_map(|provider| provider.get("key_variable")?.as_str())
+        .collect();
+    let passed = |name: &str| PASSED_ON.contains(&name) || keys.contains(&name);
+    std::env::vars().filter(|(name, _)| passed(name)).collect()
+}

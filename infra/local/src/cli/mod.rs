@@ -1,5 +1,6 @@
 //! The command line: the stack in a terminal, and everything that a person does with jobs.
 
+mod agents;
 mod client;
 mod commands;
 mod connect;
@@ -133,6 +134,9 @@ enum Command {
     /// Jobs that failed for good: list, show, replay.
     #[command(subcommand)]
     DeadLetters(DeadLettersCommand),
+    /// Agents: list, show, check a definition, save it.
+    #[command(subcommand)]
+    Agents(agents::AgentsCommand),
     /// Print a token for the API.
     Token {
         /// How long it is good, in hours.

@@ -1,9 +1,9 @@
 //! Jobs and journals as tables for people.
 
 use comfy_table::{ContentArrangement, Table, presets};
-use longhaul_wire::JobView;
 use longhaul_wire::jobs::{DeadLetterList, JobList};
 use longhaul_wire::journal::EntryView;
+use longhaul_wire::{AgentCard, JobView};
 use serde_json::Value;
 
 fn table(header: &[&str]) -> Table {
@@ -26,6 +26,20 @@ pub(super) fn jobs(list: &JobList) -> String {
             job.submitted_at.clone(),
             job.steps.to_string(),
             job.usage.input_tokens.saturating_add(job.usage.output_tokens).to_string(),
+        ]);
+    }
+    table.to_string()
+}
+
+/// A list of agents.
+pub(super) fn agents(agents: &[AgentCard]) -> String {
+    let mut table = table(&["AGENT", "SIGNALS", "DESCRIPTION"]);
+    for agent in agents {
+        let signals: Vec<&str> = agent.signals.iter().map(|signal| signal.as_str()).collect();
+        table.add_row([
+            agent.reference().to_string(),
+            signals.join(", "),
+            plain(&Value::String(agent.description.clone())),
         ]);
     }
     table.to_string()

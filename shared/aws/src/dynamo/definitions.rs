@@ -143,7 +143,8 @@ impl AwsStore {
             .scan_index_forward(false)
             .limit(1)
             .consistent_read(true);
-        let answer = Box::pin(query.send()).await.map_err(|error| unavailable("reading an agent's definition", error))?;
+        let answer =
+            Box::pin(query.send()).await.map_err(|error| unavailable("reading an agent's definition", error))?;
         answer.items.unwrap_or_default().first().map(decode).transpose()
     }
 

@@ -160,12 +160,20 @@ fn step() -> StepId {
 fn entries() -> Vec<(&'static str, Entry)> {
     let waiting = |on, until| Entry::Waiting { id: step(), on, until };
     let replayed = Edit { input: Some(json!({"topic": "other"})), budget: Some(Budget::default()) };
-    let usage = Usage { input_tokens: 11, output_tokens: 13, cached_tokens: 7, reasoning_tokens: 5, ..Usage::default() };
+    let usage =
+        Usage { input_tokens: 11, output_tokens: 13, cached_tokens: 7, reasoning_tokens: 5, ..Usage::default() };
     let all = vec![
         Entry::Claimed { epoch: Epoch(2), session: session(), takeover: true },
         Entry::StepStarted { id: step() },
         Entry::StepCompleted { id: step(), attempt: 2, started_at: NOW, output: json!({"text": "Größe"}), usage },
-        Entry::AttemptFailed { id: step(), attempt: 1, started_at: NOW, failure: failure(), retry_at: LATER, usage: Usage::default() },
+        Entry::AttemptFailed {
+            id: step(),
+            attempt: 1,
+            started_at: NOW,
+            failure: failure(),
+            retry_at: LATER,
+            usage: Usage::default(),
+        },
         Entry::StepFailed { id: step(), attempt: 3, started_at: NOW, failure: failure(), usage: Usage::default() },
         waiting(WaitFor::Signal { signal: "approval".parse().unwrap() }, None),
         Entry::WaitEnded { id: step(), end: WaitEnd::Signal { signal_seq: Seq(6) } },
@@ -224,7 +232,11 @@ fn a_batch_of_each_entry() {
 fn waits_for_time_and_children() {
     for (name, on, until) in [
         ("batch-waiting-time", WaitFor::Time, Some(LATER)),
-        ("batch-waiting-child", WaitFor::Child { child: JobId::from_uuid(Uuid::from_u128(1)), budget: Budget::default() }, Some(LATER)),
+        (
+            "batch-waiting-child",
+            WaitFor::Child { child: JobId::from_uuid(Uuid::from_u128(1)), budget: Budget::default() },
+            Some(LATER),
+        ),
     ] {
         let batch = Batch::new(Seq(7), nonce(9), NOW, vec![Entry::Waiting { id: step(), on, until }]);
         let stored = batch_item::place(&reference(), &batch).unwrap();
