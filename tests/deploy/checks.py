@@ -343,7 +343,7 @@ def functions(resources: Resources) -> Iterator[str]:
 # Variables that every function needs before it can begin, and those that some need when asked for.
 ENVIRONMENT_FILES = ["shared/aws/src/config.rs", "shared/agent/src/settings.rs", "shared/aws/src/telemetry.rs"]
 NEEDED = {
-    "ApiFunction": {"LONGHAUL_JWKS_URL", "LONGHAUL_JWT_ISSUER", "LONGHAUL_JWT_AUDIENCE"},
+    "ApiFunction": {"LONGHAUL_JWKS_URL", "LONGHAUL_JWT_ISSUER", "LONGHAUL_JWT_AUDIENCE", "LONGHAUL_PUSH_ENDPOINT"},
     "WorkerFunction": {"LONGHAUL_MODEL_URL", "LONGHAUL_MODEL", "LONGHAUL_DOCUMENTS", "LONGHAUL_PUSH_ENDPOINT"},
     "WebSocketFunction": {"LONGHAUL_JWKS_URL", "LONGHAUL_JWT_ISSUER", "LONGHAUL_JWT_AUDIENCE", "LONGHAUL_PUSH_ENDPOINT"},
     "SweeperFunction": set(),

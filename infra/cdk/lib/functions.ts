@@ -68,7 +68,8 @@ export function functions(scope: Construct, context: FunctionsContext): Function
     memorySize: 256,
     logGroup: apiLogs,
     role: rights.api(apiLogs),
-    environment: tokens,
+    // Where the console finds the live events.
+    environment: { ...tokens, LONGHAUL_PUSH_ENDPOINT: pushEndpoint },
   });
   const workerLogs = logGroup('WorkerLogs');
   const worker = bootstrap(scope, 'WorkerFunction', context, {

@@ -5,7 +5,7 @@
 //! looked at. Whatever is wrong, the caller gets the same answer; the reason goes to the log.
 //!
 //! Scopes: `jobs:read` (look at jobs, events, agents, dead letters), `jobs:write` (submit, signal, cancel) and
-//! `jobs:operate` (replay). A token without scopes proves who somebody is and allows nothing.
+//! `jobs:operate` (replay), `agents:write` (define agents). A token without scopes proves who somebody is and allows nothing.
 
 mod keys;
 
