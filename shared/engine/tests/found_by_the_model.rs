@@ -82,7 +82,7 @@ fn a_settled_end_may_be_another_by_the_next_look() {
 fn a_child_is_told_of_once_and_never_waited_for_in_vain() {
     let table = [
         (None, false, false, Rejoin::Wait),
-        (None, true, true, Rejoin::Wait),
+        (None, true, true, Rejoin::Replay),
         (Some(done()), false, true, Rejoin::Tell),
         (Some(lost()), false, false, Rejoin::Tell),
         (Some(lost()), true, false, Rejoin::Replay),
