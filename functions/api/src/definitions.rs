@@ -50,7 +50,7 @@ async fn known_besides(service: &Service, tenant: &TenantId, unknown: Problem) -
     match unknown {
         Problem::UnknownAgent { agent, mut known } => {
             // Only help; without it the answer is the same.
-            let cards = cards(service.store(), tenant).await.unwrap_or_default();
+            let (cards, _) = cards(service.store(), tenant, limits::KNOWN_AGENTS_MAX).await.unwrap_or_default();
             known.extend(cards.iter().map(|card| card.reference().to_string()));
             known.truncate(limits::KNOWN_AGENTS_MAX);
             Problem::UnknownAgent { agent, known }
@@ -59,10 +59,18 @@ async fn known_besides(service: &Service, tenant: &TenantId, unknown: Problem) -
     }
 }
 
-/// All versions of all agents that a tenant has defined.
-pub(crate) async fn cards(store: &AwsStore, tenant: &TenantId) -> Result<Vec<AgentCard>, Refused> {
-    let cards = store.definition_cards(tenant).await?;
-    cards.iter().map(|card| read_card(card).map_err(Refused::from)).collect()
+/// The versions of the agents that a tenant has defined, at most `cards_max`, and whether these are all. One that cannot
+/// be read is left out: it must not hide the others.
+pub(crate) async fn cards(
+    store: &AwsStore,
+    tenant: &TenantId,
+    cards_max: usize,
+) -> Result<(Vec<AgentCard>, bool), Refused> {
+    let (cards, all) = store.definition_cards(tenant, cards_max).await?;
+    let readable = cards.iter().filter_map(|card| {
+        read_card(card).inspect_err(|error| tracing::error!(%tenant, %error, "an agent is left out of a list")).ok()
+    });
+    Ok((readable.collect(), all))
 }
 
 /// An agent with all that is known of it.

@@ -101,6 +101,8 @@ impl Broadcast {
 
     /// Sends what is heard for as long as this is polled: it never returns.
     pub(crate) async fn send_on(&self, clock: &Clock) -> ! {
+        // What an earlier invocation could not send is over: the process may have been frozen for hours since.
+        self.gathered.borrow_mut().clear();
         loop {
             self.told.notified().await;
             tokio::time::sleep(Duration::from_millis(GATHERED_MS)).await;

@@ -46,8 +46,20 @@ pub fn on_conflict(epoch: Epoch, nonce: Nonce, found: &Batch) -> OnConflict {
             Entry::Claimed { epoch: other, .. } if *other >= epoch => {
                 return OnConflict::Stop(Stop::Fenced { by: *other });
             }
-            entry if entry.is_terminal() => return OnConflict::Stop(Stop::Ended),
-            _ => {}
+            Entry::Completed { .. } | Entry::Failed { .. } | Entry::Cancelled { .. } => {
+                return OnConflict::Stop(Stop::Ended);
+            }
+            Entry::Claimed { .. }
+            | Entry::StepStarted { .. }
+            | Entry::StepCompleted { .. }
+            | Entry::AttemptFailed { .. }
+            | Entry::StepFailed { .. }
+            | Entry::Waiting { .. }
+            | Entry::WaitEnded { .. }
+            | Entry::Emitted { .. }
+            | Entry::Signalled { .. }
+            | Entry::CancelRequested { .. }
+            | Entry::Replayed { .. } => {}
         }
     }
     OnConflict::Reconsider

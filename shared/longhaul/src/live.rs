@@ -84,8 +84,10 @@ impl Stage {
             speaker.offset = 0;
         }
         let said = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
-        // What nobody could be shown in reasonable time is not passed on.
-        if speaker.offset.saturating_add(said) > limits::DELTA_CHARS_MAX {
+        let offset = speaker.offset;
+        speaker.offset = offset.saturating_add(said);
+        // What nobody could be shown in reasonable time is not passed on; the offset says that it was said.
+        if speaker.offset > limits::DELTA_CHARS_MAX {
             return;
         }
         voice.audience.hear(Delta {
@@ -94,10 +96,9 @@ impl Stage {
             step: key.clone(),
             name: speaker.name.clone(),
             attempt: speaker.attempt,
-            offset: speaker.offset,
+            offset,
             text: text.to_owned(),
         });
-        speaker.offset = speaker.offset.saturating_add(said);
     }
 }
 

@@ -64,6 +64,9 @@ pub struct AgentView {
 pub struct AgentList {
     /// By name, the versions of each in order.
     pub agents: Vec<AgentCard>,
+    /// Whether there are more than an answer takes; those are found by their names.
+    #[serde(default)]
+    pub truncated: bool,
 }
 
 /// The agents that ship with the project. The list is data, so that the api can check inputs without the agents' code;

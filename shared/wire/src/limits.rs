@@ -46,6 +46,8 @@ pub const SOCKET_MESSAGE_BYTES_MAX: usize = 4 * 1024;
 pub const ECHO_LENGTH_MAX: usize = 64;
 /// Faults of an input that one problem names: whoever has more reads the schema again.
 pub const VIOLATIONS_MAX: usize = 10;
+/// Versions of agents that one list shows.
+pub const AGENTS_LISTED_MAX: usize = 1_000;
 /// Agents that one problem names: enough to find a misspelt one.
 pub const KNOWN_AGENTS_MAX: usize = 50;
 

@@ -27,7 +27,9 @@ fn seeds() -> Range<u64> {
     }
     let range = set("LONGHAUL_SEEDS").unwrap_or_else(|| format!("0..{SEEDS}"));
     let (from, to) = range.split_once("..").expect("LONGHAUL_SEEDS is a..b");
-    from.parse().unwrap()..to.parse().unwrap()
+    let seeds: Range<u64> = from.parse().unwrap()..to.parse().unwrap();
+    assert!(!seeds.is_empty(), "LONGHAUL_SEEDS names no seed: {range}");
+    seeds
 }
 
 /// The commit that was tested, and whether it was tested as it is.

@@ -13,5 +13,6 @@ fn nothing_is_lost_or_doubled_when_clocks_are_wrong() {
         kill_at_random(stack, &["worker"], 90, over);
     });
     let verdict = field.audit();
+    assert!(verdict.takeovers > 0, "no worker took a job from one with another clock");
     println!("{} takeovers, {} effects asked for again", verdict.takeovers, verdict.asked_again);
 }

@@ -18,5 +18,6 @@ fn nothing_is_lost_or_doubled_when_everything_goes_wrong_at_once() {
     });
     field.plan(&json!({}));
     let verdict = field.audit();
+    assert!(kills > 0 && verdict.takeovers > 0, "{kills} kills and {} takeovers are not everything", verdict.takeovers);
     println!("{kills} kills, {} takeovers, {} effects asked for again", verdict.takeovers, verdict.asked_again);
 }

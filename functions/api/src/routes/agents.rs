@@ -4,9 +4,9 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use http::StatusCode;
 use http::header::LOCATION;
-use longhaul_wire::Scope;
 use longhaul_wire::agents::{AgentList, AgentView};
 use longhaul_wire::problem::ProblemBody;
+use longhaul_wire::{Scope, limits};
 
 use crate::answer::{Refused, json, with_header};
 use crate::definitions;
@@ -24,9 +24,10 @@ use crate::service::Service;
 pub(super) async fn list(State(service): State<Service>, called: Called) -> Result<Response, Refused> {
     called.0.require(Scope::Read)?;
     let mut agents = service.agents().cards().to_vec();
-    agents.extend(definitions::cards(service.store(), &called.0.tenant).await?);
+    let (defined, all) = definitions::cards(service.store(), &called.0.tenant, limits::AGENTS_LISTED_MAX).await?;
+    agents.extend(defined);
     agents.sort_by(|a, b| (&a.name, a.version).cmp(&(&b.name, b.version)));
-    Ok(json(StatusCode::OK, &AgentList { agents }))
+    Ok(json(StatusCode::OK, &AgentList { agents, truncated: !all }))
 }
 
 /// Gives an agent, with its definition where it has one.

@@ -95,7 +95,11 @@ async fn apply(place: &Place, file: &Path, hosts: Hosts, output: Output) -> Resu
     // Its author's machine says more and sooner than the deployment would.
     let checked = match check(&text, format, hosts) {
         Ok(checked) => checked,
-        Err(findings) => return Ok(wrong(file, &findings)),
+        Err(findings) => {
+            let refused = wrong(file, &findings);
+            say("nothing was saved");
+            return Ok(refused);
+        }
     };
     let connected = place.connect().await?;
     let saved = connected.client.put_agent(&checked.definition.name, &checked.source).await;
@@ -135,7 +139,7 @@ fn wrong(file: &Path, findings: &[Finding]) -> ExitCode {
         let field = if field.is_empty() { "the definition" } else { field };
         say(&plain(&format!("{}:{line}: {field} {message} ({help})", file.display())));
     }
-    say(&format!("{} in {}; nothing was saved", count(findings.len()), file.display()));
+    say(&format!("{} in {}", count(findings.len()), file.display()));
     ExitCode::FAILURE
 }
 

@@ -14,6 +14,8 @@ use super::{AwsStore, refused, unavailable};
 
 /// How often a number is looked for when others save versions of the same agent at the same time.
 const SAVE_TRIES_MAX: u32 = 8;
+/// Bytes of what one list shows: an answer of Lambda takes 6 MB, and the rest of it is small.
+const CARDS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// One version of an agent that a tenant has defined.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,11 +150,16 @@ impl AwsStore {
         answer.items.unwrap_or_default().first().map(decode).transpose()
     }
 
-    /// What people are shown of all versions of all agents of a tenant, by name and version, as JSON each.
+    /// What people are shown of the versions of a tenant's agents, by name and version, as JSON each: at most `cards_max`
+    /// of them and as many as an answer takes, and whether these are all.
     ///
     /// # Errors
     /// Store errors.
-    pub async fn definition_cards(&self, tenant: &TenantId) -> Result<Vec<String>, StoreError> {
+    pub async fn definition_cards(
+        &self,
+        tenant: &TenantId,
+        cards_max: usize,
+    ) -> Result<(Vec<String>, bool), StoreError> {
         let query = self
             .dynamodb()
             .query()
@@ -160,14 +167,20 @@ impl AwsStore {
             .key_condition_expression("PK = :tenant")
             .expression_attribute_values(":tenant", text(agents_partition(tenant)))
             .projection_expression("card")
+            .limit(i32::try_from(cards_max).unwrap_or(i32::MAX))
             .consistent_read(true);
-        let mut cards = Vec::new();
+        let (mut cards, mut bytes) = (Vec::new(), 0_usize);
         let mut items = query.into_paginator().items().send();
         while let Some(item) = items.next().await {
             let item = item.map_err(|error| unavailable("listing agents", error))?;
-            cards.push(Reader::unversioned(&item, "an agent's definition").text("card")?.to_owned());
+            let card = Reader::unversioned(&item, "an agent's definition").text("card")?;
+            bytes = bytes.saturating_add(card.len());
+            if cards.len() >= cards_max || bytes > CARDS_BYTES_MAX {
+                return Ok((cards, false));
+            }
+            cards.push(card.to_owned());
         }
-        Ok(cards)
+        Ok((cards, true))
     }
 }
 

@@ -6,7 +6,7 @@
 use longhaul_engine::append::{Rejoin, rejoin};
 use longhaul_engine::entry::Edit;
 use longhaul_engine::ids::{Seq, SignalKey};
-use longhaul_engine::journal::KeyKind;
+use longhaul_engine::journal::{FoldError, KeyKind};
 use longhaul_engine::{JobId, Journal};
 
 use super::ending::{end_key, known};
@@ -27,7 +27,15 @@ impl<S: Store> Invocation<'_, S> {
         let Some(job) = self.store.job(&reference).await? else { return Ok(()) };
         let settled = job.progress.state.is_terminal();
         let batches = self.store.journal(child, Seq::FIRST).await?;
-        let journal = Journal::read(batches).map_err(|source| DriveError::Journal { job: child, source })?;
+        let journal = match Journal::read(batches) {
+            Ok(journal) => journal,
+            Err(error @ FoldError::Newer { .. }) => return Err(DriveError::Journal { job: child, source: error }),
+            // One job's going on must not hang on the health of another; a person sees the wait and can cancel it.
+            Err(error) => {
+                tracing::error!(%child, %error, "how a child stands cannot be read; its parent waits for its word");
+                return Ok(());
+            }
+        };
         let heard = end_key(child, journal.replays()).is_ok_and(|key| parent.has_key(KeyKind::Signal, &key));
         match (rejoin(journal.ending(), heard, settled), journal.ending()) {
             (Rejoin::Wait, _) | (Rejoin::Tell, None) => Ok(()),

@@ -29,8 +29,13 @@ impl<S: Store> Invocation<'_, S> {
             Claimed::Handled(handled) => return Ok(handled),
         };
         tracing::debug!(job = %reference.job, epoch = claim.epoch.0, takeover = claim.takeover, "claimed");
-        let mut holding =
-            Holding { reference: reference.clone(), order: job.order, held, renewed_at: self.clock.now() };
+        let mut holding = Holding {
+            reference: reference.clone(),
+            order: job.order,
+            held,
+            renewed_at: self.clock.now(),
+            totals: job.progress.totals,
+        };
         let driven = self.run_claimed(&mut holding, &claim, &job.progress).await;
         if driven.is_err() {
             // A store that fails is no crash of the worker: give the job back, if it can still be said.

@@ -10,7 +10,7 @@ use longhaul_engine::claim::{At, Held};
 use longhaul_engine::ids::{IdError, Seq, SignalKey};
 use longhaul_engine::job::{Job, JobWrite, Progress, Totals};
 use longhaul_engine::journal::Ending;
-use longhaul_engine::{JobId, Journal, Timestamp, wait};
+use longhaul_engine::{Entry, JobId, Journal, Timestamp, wait};
 
 use super::journaling::Appended;
 use super::{DriveError, Handled, Holding, Invocation};
@@ -74,7 +74,8 @@ impl<S: Store> Invocation<'_, S> {
         }
     }
 
-    /// Settles a job whose journal was too much to read: its item and its dead letter, not its relatives.
+    /// Settles a job whose journal was too much to read: its item, its dead letter and its parent, not its children,
+    /// which only the journal names.
     pub(super) async fn settle_unread(
         &self,
         holding: &mut Holding,
@@ -82,11 +83,14 @@ impl<S: Store> Invocation<'_, S> {
         ending: &Ending,
     ) -> Result<Handled, DriveError> {
         if let Ending::Failed { failure } = ending {
-            self.store.dead_letter(&self.as_job(holding, tail, Totals::default()), failure).await?;
+            self.store.dead_letter(&self.as_job(holding, tail, holding.totals), failure).await?;
         }
-        self.tell_parent(holding, 0, ending, &Totals::default()).await?;
+        if holding.order.parent.is_some() {
+            let replays = self.count_replays(holding.reference.job).await?;
+            self.tell_parent(holding, replays, ending, &holding.totals).await?;
+        }
         loop {
-            let at = At { tail, totals: Totals::default(), now: self.clock.now() };
+            let at = At { tail, totals: holding.totals, now: self.clock.now() };
             let write = holding.held.finish(fresh_nonce(), ending, &at);
             match self.store.write_job(&holding.reference, &write).await? {
                 Write::Written { .. } => return Ok(Handled::Acknowledge),
@@ -100,6 +104,18 @@ impl<S: Store> Invocation<'_, S> {
                 Write::Refused(_) => return Ok(Handled::Acknowledge),
             }
         }
+    }
+
+    /// How often a job was opened again, counted batch by batch, so that nothing large is held. An end is told under a
+    /// key of its own: under that of an earlier one the parent would take it for known and wait for ever.
+    async fn count_replays(&self, job: JobId) -> Result<u32, StoreError> {
+        let (mut at, mut replays) = (Seq::FIRST, 0_u32);
+        while let Some(batch) = self.store.batch_at(job, at).await? {
+            let found = batch.entries.iter().filter(|entry| matches!(entry, Entry::Replayed { .. })).count();
+            replays = replays.saturating_add(u32::try_from(found).unwrap_or(u32::MAX));
+            at = batch.next();
+        }
+        Ok(replays)
     }
 
     /// Tells everyone who must know of the end: the dead-letter queue, the parent, the children left behind.

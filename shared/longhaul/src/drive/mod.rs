@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use longhaul_engine::claim::{Held, Holder, holder};
 use longhaul_engine::ids::{Epoch, SessionId};
-use longhaul_engine::job::Order;
+use longhaul_engine::job::{Order, Totals};
 use longhaul_engine::journal::FoldError;
 use longhaul_engine::{JobId, Timestamp, limits};
 
@@ -69,6 +69,8 @@ pub(crate) struct Holding {
     pub(crate) held: Held,
     /// When the due time was last moved.
     pub(crate) renewed_at: Timestamp,
+    /// What the job had used when its item was last written: all that is known without its journal.
+    pub(crate) totals: Totals,
 }
 
 impl Holding {

@@ -1,16 +1,18 @@
 //! Jobs with children.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use longhaul::engine::entry::Edit;
 use longhaul::engine::{AgentRef, Job, JobId, JobState};
 use longhaul::store::JobRef;
 use longhaul::{Ctx, Error, ErrorClass, Registry, StepError, outside};
-use longhaul_sim::Sim;
-use longhaul_sim::workshop::Workshop;
+use longhaul_sim::workshop::{Workshop, killed};
+use longhaul_sim::{Moment, Sim};
 use serde_json::{Value, json};
 
-use crate::ground::result;
+use crate::ground::{failure, result};
 
 #[tokio::test(start_paused = true)]
 async fn children_are_jobs_of_their_own_and_are_joined() {
@@ -131,6 +133,65 @@ async fn a_child_is_cancelled_as_often_as_its_parent_ends() {
                     replay(&workshop, &job, "r", None).await;
                 }
             }
+        })
+        .await;
+}
+
+/// Found by a review: the end of a child that nobody could read was told under the key of its first end, so its parent
+/// took it for known and waited for ever.
+#[tokio::test(start_paused = true)]
+async fn a_parent_hears_of_a_replayed_child_that_ends_unread() {
+    let mended = Rc::new(Cell::new(false));
+    let mut registry = Registry::default();
+    let child = AgentRef { name: "child".parse().unwrap(), version: 1 };
+    registry
+        .add("agent", 1, async move |ctx: &mut Ctx, input: Value| ctx.child::<u64>("child", child.clone(), input).await)
+        .unwrap();
+    let seen = Rc::clone(&mended);
+    registry
+        .add("child", 1, async move |ctx: &mut Ctx, _: Value| {
+            ctx.step("work", async || match seen.get() {
+                true => Ok(()),
+                false => Err(StepError::new(ErrorClass::Invalid, "not mended")),
+            })
+            .await?;
+            ctx.sleep("pause", Duration::from_secs(100)).await?;
+            Ok(7)
+        })
+        .unwrap();
+    let mut workshop = Workshop::new(Sim::faultless(), registry);
+    let (sim, doomed) = (workshop.sim.clone(), Rc::new(Cell::new(None::<(JobId, u64)>)));
+    let target = Rc::clone(&doomed);
+    workshop.crashes = Rc::new(move |_| {
+        let (child, since) = target.get()?;
+        match sim.job(child)?.progress.epoch.0.checked_sub(since)? {
+            // Over the reading of the journal; a takeover looks the dead session up before.
+            0 => Some(killed(5, Moment::Before)),
+            1..=5 => Some(killed(6, Moment::Before)),
+            _ => None,
+        }
+    });
+    workshop
+        .run(2, async {
+            let job = workshop.submit(workshop.order("agent", json!({}))).await;
+            assert_eq!(failure(&workshop, &job).await.class, ErrorClass::Invalid);
+            let jobs = workshop.sim.snapshot().jobs;
+            let child = jobs.keys().copied().find(|id| *id != job.job).unwrap();
+            mended.set(true);
+            replay(&workshop, &job, "again", None).await;
+            let asleep = || {
+                let found = workshop.sim.job(child).unwrap().progress;
+                matches!(found.state, JobState::Waiting { until: Some(_), .. }).then_some(found.epoch.0)
+            };
+            let since = loop {
+                match asleep() {
+                    Some(epoch) => break epoch,
+                    None => workshop.clock.sleep(Duration::from_secs(1)).await,
+                }
+            };
+            doomed.set(Some((child, since)));
+            let told = failure(&workshop, &job).await;
+            assert!(told.message.contains("worker died"), "{told:?}\n{}", workshop.story(&job));
         })
         .await;
 }
