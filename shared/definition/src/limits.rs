@@ -4,6 +4,9 @@
 pub const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// How deep a definition may be nested: JSON Schemas are the deepest part of one, and every walk over it recurses.
 pub const DEPTH_MAX: usize = 64;
+/// Parts of a JSON Schema with its references unfolded: far more than a form has that people fill in, and checked in
+/// milliseconds.
+pub const SCHEMA_NODES_MAX: u64 = 20_000;
 /// Findings that one check gives: whoever has more begins with these.
 pub const FINDINGS_MAX: usize = 50;
 

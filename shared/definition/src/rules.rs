@@ -2,7 +2,7 @@
 
 mod tools;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -153,8 +153,61 @@ pub(crate) fn schema_rules(at: &str, schema: &Value, findings: &mut Findings<'_>
         findings.add(at, message, "put what it refers to under `$defs` and write `#/$defs/…`");
         return;
     }
+    let mut unfolding = Unfolding { root: schema, known: BTreeMap::new(), lost: None };
+    if unfolding.count(schema) > limits::SCHEMA_NODES_MAX {
+        let most = limits::SCHEMA_NODES_MAX;
+        let message = format!("unfolds to more than {most} parts when its references are followed");
+        findings.add(at, message, "let parts refer to each other less often; checking a value takes as long as that");
+        return;
+    }
     if let Err(error) = jsonschema::validator_for(schema) {
         findings.add(at, format!("is no JSON Schema: {error}"), "draft 2020-12; see json-schema.org");
+    } else if let Some(target) = unfolding.lost {
+        findings.add(at, format!("refers to {target:?}, which is not followed"), "write `#/$defs/…`, without anchors");
+    }
+}
+
+/// Counts the parts of a schema in which each reference stands for what it refers to. References can double at each
+/// level, so a schema of a page may unfold to more than any machine can walk.
+struct Unfolding<'a> {
+    root: &'a Value,
+    /// The parts behind each reference; none while they are being counted.
+    known: BTreeMap<&'a str, Option<u64>>,
+    /// A reference that was not found by its path.
+    lost: Option<&'a str>,
+}
+
+impl<'a> Unfolding<'a> {
+    fn count(&mut self, at: &'a Value) -> u64 {
+        let children: u64 = match at {
+            Value::Object(fields) => fields.iter().fold(0, |sum, (name, value)| {
+                let parts = match (name.as_str(), value) {
+                    ("$ref" | "$dynamicRef", Value::String(target)) => self.follow(target),
+                    (_, value) => self.count(value),
+                };
+                sum.saturating_add(parts)
+            }),
+            Value::Array(items) => items.iter().fold(0, |sum, item| sum.saturating_add(self.count(item))),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+        };
+        children.saturating_add(1)
+    }
+
+    fn follow(&mut self, target: &'a str) -> u64 {
+        match self.known.get(target) {
+            Some(Some(parts)) => return *parts,
+            // It leads back to where it stands: then the value bounds the walk.
+            Some(None) => return 1,
+            None => {}
+        }
+        let Some(found) = target.strip_prefix('#').and_then(|path| self.root.pointer(path)) else {
+            self.lost = Some(target);
+            return 1;
+        };
+        self.known.insert(target, None);
+        let parts = self.count(found);
+        self.known.insert(target, Some(parts));
+        parts
     }
 }
 

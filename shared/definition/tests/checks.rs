@@ -93,6 +93,9 @@ fn findings_have_line_and_field() {
         ("approval: [pay]\n", &[(5, "/approval/0")]),
         ("on_interrupted: shrug\n", &[(5, "/on_interrupted")]),
         ("output_schema: {type: nonsense}\n", &[(5, "/output_schema")]),
+        ("output_schema: {$ref: '#a', $defs: {a: {$anchor: a, type: string}}}\n", &[(5, "/output_schema")]),
+        ("output_schema: {$ref: '#/%24defs/a', $defs: {a: {type: string}}}\n", &[(5, "/output_schema")]),
+        ("output_schema: {type: array, items: {$ref: '#'}}\n", &[]),
         ("output_schema: {$ref: 'file:///etc/passwd'}\n", &[(5, "/output_schema")]),
         ("output_schema: {$ref: 'http://169.254.169.254/'}\n", &[(5, "/output_schema")]),
         ("tools:\n  - kind: htpp\n    name: x\n", &[(6, "/tools/0/kind")]),
@@ -249,5 +252,25 @@ fn a_key_is_never_repeated() {
     let text = http_tool("auth", json!({"secret": "sk-live-very-secret"}));
     for finding in check(&text, Format::Json) {
         assert!(!finding.to_string().contains("very-secret"), "{finding}");
+    }
+}
+
+/// Found by a tester: a schema of a page whose references double at each level kept a worker busy for minutes.
+#[test]
+fn schemas_that_unfold_without_end_are_refused() {
+    for (levels, good) in [(4, true), (9, true), (16, false), (28, false), (200, false)] {
+        let mut defs = serde_json::Map::from_iter([("l0".to_owned(), json!({"type": "string"}))]);
+        for level in 1..=levels {
+            let below = json!({"$ref": format!("#/$defs/l{}", level - 1)});
+            defs.insert(format!("l{level}"), json!({"allOf": [below.clone(), below]}));
+        }
+        let definition = json!({
+            "name": "bomb", "description": "Unfolds.", "instructions": "Wait.", "models": [{"provider": "default"}],
+            "input_schema": {"$ref": format!("#/$defs/l{levels}"), "$defs": defs},
+        });
+        let findings = check(&definition.to_string(), Format::Json);
+        let said: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert_eq!(said.is_empty(), good, "{levels} levels: {said:?}");
+        assert!(good || said[0].contains("unfolds to more than"), "{said:?}");
     }
 }

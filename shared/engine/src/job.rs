@@ -34,8 +34,8 @@ pub struct Usage {
 }
 
 /// Serde hands over a reference.
-fn is_zero(number: &u64) -> bool {
-    *number == 0
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 impl Usage {
@@ -205,6 +205,9 @@ pub struct Parent {
     pub job: JobId,
     /// The step of it that started this job.
     pub step: StepKey,
+    /// How many jobs stand above this one. Jobs of a version that did not count say 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub depth: u32,
 }
 
 /// What a caller asked for: the part of a job that never changes.

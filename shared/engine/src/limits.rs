@@ -103,6 +103,9 @@ pub const RETRY_AFTER_MAX_MS: u64 = 60 * 60_000;
 
 /// Steps of a job whose budget names no number: our own bound on the worker's loop over the queue.
 pub const STEPS_DEFAULT: u64 = 10_000;
+/// How many jobs may stand above a child: an agent that starts itself ends there, and a chain of agents that people think
+/// of is shorter.
+pub const CHILD_DEPTH_MAX: u32 = 8;
 /// Branches of one fan-out: they live in one invocation.
 pub const BRANCHES_MAX: usize = 1_000;
 

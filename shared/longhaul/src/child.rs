@@ -14,7 +14,7 @@ use longhaul_engine::entry::{StepId, WaitFor};
 use longhaul_engine::ids::{AgentRef, IdError, SignalName};
 use longhaul_engine::job::{Order, Parent, Totals};
 use longhaul_engine::journal::{Ending, StepState};
-use longhaul_engine::{Failure, JobId};
+use longhaul_engine::{ErrorClass, Failure, JobId, limits};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -114,6 +114,15 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for ChildJob<'a, T> {
             let shared = &ctx.shared;
             let unfit = |what: String| Error::terminal(format!("the child job \"{}\" {what}", id.name));
             let input = input.map_err(|error| unfit(format!("was given an input that is no JSON: {error}")))?;
+            let depth = shared.order.parent.as_ref().map_or(0, |parent| parent.depth).saturating_add(1);
+            if depth > limits::CHILD_DEPTH_MAX {
+                let most = limits::CHILD_DEPTH_MAX;
+                let message = format!(
+                    "the child job \"{}\" was not started: {most} jobs stand above it, and no more may; does an agent start itself?",
+                    id.name
+                );
+                return Err(Error::Terminal(Failure::new(ErrorClass::Budget, message)));
+            }
             let child = JobId::of_child(shared.order.id, &id.key);
             let signal = end_signal(child).map_err(|error| unfit(error.to_string()))?;
             let on = WaitFor::Child { child, budget: allowance(shared, &id, shares, limit).await };
@@ -129,7 +138,7 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for ChildJob<'a, T> {
                     input,
                     budget,
                     webhook: None,
-                    parent: Some(Parent { job: shared.order.id, step: id.key.clone() }),
+                    parent: Some(Parent { job: shared.order.id, step: id.key.clone(), depth }),
                     submitted_at: shared.clock.now(),
                     ..shared.order.clone()
                 };

@@ -129,7 +129,7 @@ fn job(state: JobState) -> Job {
         budget: Budget { tokens: Some(200_000), wall_seconds: Some(3_600), ..Budget::default() },
         webhook: Some("https://example.com/hook".into()),
         labels: BTreeMap::from([("team".into(), "search".into())]),
-        parent: Some(Parent { job: JobId::from_uuid(Uuid::from_u128(1)), step: StepKey::at("", 2) }),
+        parent: Some(Parent { job: JobId::from_uuid(Uuid::from_u128(1)), step: StepKey::at("", 2), depth: 1 }),
         traceparent: None,
         submitted_at: at(0),
         submitted_by: "user-1".into(),

@@ -3,17 +3,24 @@
 //! Versions of an agent stand one behind the other in its tenant's partition, so the newest is one query away and a
 //! number is given out by the same conditional put that everything else relies on.
 
+use std::time::Duration;
+
 use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use longhaul::store::StoreError;
 use longhaul_engine::ids::{AgentName, AgentRef};
 use longhaul_engine::{TenantId, Timestamp, limits};
+use uuid::Uuid;
 
 use super::attributes::{Item, Reader, number, text, time};
 use super::keys::{agents_partition, definition_prefix, definition_sort, key};
 use super::{AwsStore, refused, unavailable};
 
 /// How often a number is looked for when others save versions of the same agent at the same time.
-const SAVE_TRIES_MAX: u32 = 8;
+const SAVE_TRIES_MAX: u64 = 24;
+/// The longest wait before the number is looked for again, times the tries so far: those who lost a race to each other
+/// should not run the next one together.
+const SAVE_WAIT_MS: u64 = 8;
 /// Bytes of what one list shows: an answer of Lambda takes 6 MB, and the rest of it is small.
 const CARDS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -71,7 +78,7 @@ impl AwsStore {
         card: impl Fn(&AgentRef) -> String,
     ) -> Result<Saved, StoreError> {
         const ACTION: &str = "saving an agent's definition";
-        for _ in 0..SAVE_TRIES_MAX {
+        for tries in 1..=SAVE_TRIES_MAX {
             let newest = self.newest_definition(tenant, &new.name).await?;
             if let Some(newest) = &newest
                 && newest.digest == new.digest
@@ -93,15 +100,25 @@ impl AwsStore {
                 .put_item()
                 .table_name(self.table())
                 .set_item(Some(encode(tenant, &saved)))
-                .condition_expression("attribute_not_exists(PK)");
+                .condition_expression("attribute_not_exists(PK)")
+                .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
             match Box::pin(put.send()).await {
                 Ok(_) => return Ok(Saved::Created(saved.agent)),
                 Err(error) => {
-                    // Another save took the number; whether it says the same is seen at the next look.
-                    refused(ACTION, error, |error| match error {
+                    let found = refused(ACTION, error, |error| match error {
                         PutItemError::ConditionalCheckFailedException(failed) => Some(failed.item()),
                         _ => None,
                     })?;
+                    // Versions are never changed: one that says the same, by the same and at the same time, is this very
+                    // write, which had gone through unanswered and was repeated.
+                    match found.as_ref().map(decode).transpose()? {
+                        Some(own) if own == saved => return Ok(Saved::Created(own.agent)),
+                        Some(same) if same.digest == saved.digest => return Ok(Saved::Unchanged(same.agent)),
+                        Some(_) | None => {}
+                    }
+                    let spread = SAVE_WAIT_MS.saturating_mul(tries);
+                    let wait = u64::from(Uuid::new_v4().as_fields().0) % spread;
+                    tokio::time::sleep(Duration::from_millis(wait)).await;
                 }
             }
         }

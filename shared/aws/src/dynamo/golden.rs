@@ -94,7 +94,7 @@ fn job(state: JobState, due: Option<Timestamp>) -> Job {
         budget: Budget { tokens: Some(100_000), wall_seconds: Some(3_600), ..Budget::default() },
         webhook: Some("https://acme.example/hook".to_owned()),
         labels: BTreeMap::from([("team".to_owned(), "blue".to_owned())]),
-        parent: Some(Parent { job: JobId::from_uuid(Uuid::from_u128(1)), step: StepKey::at("", 4) }),
+        parent: Some(Parent { job: JobId::from_uuid(Uuid::from_u128(1)), step: StepKey::at("", 4), depth: 0 }),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         submitted_at: NOW,
         submitted_by: "ada".to_owned(),

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use longhaul::engine::entry::Edit;
-use longhaul::engine::{AgentRef, Job, JobId, JobState};
+use longhaul::engine::{AgentRef, Job, JobId, JobState, limits};
 use longhaul::store::JobRef;
 use longhaul::{Ctx, Error, ErrorClass, Registry, StepError, outside};
 use longhaul_sim::workshop::{Workshop, killed};
@@ -192,6 +192,27 @@ async fn a_parent_hears_of_a_replayed_child_that_ends_unread() {
             doomed.set(Some((child, since)));
             let told = failure(&workshop, &job).await;
             assert!(told.message.contains("worker died"), "{told:?}\n{}", workshop.story(&job));
+        })
+        .await;
+}
+
+/// Found by a tester: an agent that starts itself went on for ever, faster than a cancel could follow.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_starts_itself_comes_to_an_end() {
+    let mut registry = Registry::default();
+    let itself = AgentRef { name: "agent".parse().unwrap(), version: 1 };
+    registry
+        .add("agent", 1, async move |ctx: &mut Ctx, _: Value| {
+            ctx.child::<Value>("again", itself.clone(), json!(null)).await
+        })
+        .unwrap();
+    let workshop = Workshop::new(Sim::faultless(), registry);
+    workshop
+        .run(3, async {
+            let job = workshop.submit(workshop.order("agent", json!(null))).await;
+            let failure = failure(&workshop, &job).await;
+            assert_eq!(failure.class, ErrorClass::Budget, "{failure:?}");
+            assert_eq!(workshop.sim.snapshot().jobs.len(), 1 + limits::CHILD_DEPTH_MAX as usize);
         })
         .await;
 }
