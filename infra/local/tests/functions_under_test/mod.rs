@@ -47,7 +47,9 @@ impl Platform {
     /// All events that the functions of this platform have been given, in order.
     pub fn events(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.record()).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        // A long line is written in pieces: what has no end yet is still being written.
+        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        whole.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// Waits until that many events have come in, and tells them.
