@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::budget::Held;
 use crate::entry::{Batch, Edit, Entry, StepId, StepKind, WaitEnd, WaitFor};
+use crate::failure::ErrorClass;
 use crate::ids::{Epoch, JobId, Nonce, Seq, SignalKey, SignalName, StepKey};
 use crate::job::{Order, Status, Totals};
 use crate::limits;
@@ -177,12 +178,18 @@ impl Journal {
         let signals = &mut self.signals;
         self.steps.retain(|_, record| {
             let kept = from.is_none_or(|from| record.seq < from);
-            match record.state {
+            match &record.state {
+                // Nobody knows whether it took effect: only who names a position from before it has it done again.
+                StepState::Failed { failure }
+                    if record.id.kind == StepKind::EffectOnce && failure.class == ErrorClass::Interrupted =>
+                {
+                    kept
+                }
                 StepState::Failed { .. } | StepState::Retrying { .. } => false,
                 StepState::WaitEnded { end: WaitEnd::Signal { signal_seq } } if record.id.kind == StepKind::Child => {
                     // A failure is forgotten: the child says its new end when it is replayed itself. A result is kept
                     // for the wait to come, since the child will not say it again.
-                    let end = signals.iter_mut().find(|signal| signal.seq == signal_seq);
+                    let end = signals.iter_mut().find(|signal| signal.seq == *signal_seq);
                     let completed = child_completed(end.as_deref());
                     if let Some(end) = end {
                         end.taken = kept || !completed;

@@ -282,6 +282,29 @@ fn a_replay_keeps_what_was_good() {
     }
 }
 
+/// Found by seeds: a replay made an effect again that is made at most once and had been cut off.
+#[test]
+fn a_replay_does_not_repeat_what_may_have_happened_unless_it_is_told_to() {
+    let id = || StepId { kind: StepKind::EffectOnce, ..step("0") };
+    for (class, from, kept) in [
+        (ErrorClass::Interrupted, None, true),
+        (ErrorClass::Interrupted, Some(2), false),
+        (ErrorClass::Invalid, None, false),
+    ] {
+        let failure = Failure::new(class, "cut off");
+        let cut_off = Entry::StepFailed {
+            id: id(),
+            attempt: 1,
+            started_at: Timestamp::from_millis(0),
+            failure,
+            usage: Usage::default(),
+        };
+        let started = Entry::StepStarted { id: id() };
+        let journal = journal(vec![claimed(1, false), started, cut_off, job_failed(), replayed(from)]);
+        assert_eq!(journal.steps().count() == 1, kept, "{class:?} {from:?}");
+    }
+}
+
 #[test]
 fn a_replay_forgets_a_childs_failure_and_keeps_its_result_for_the_wait_to_come() {
     let child = || StepId { kind: StepKind::Child, ..step("0") };

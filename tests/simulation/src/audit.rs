@@ -261,7 +261,8 @@ fn effect_is_bounded(step: &str, times: u32, entries: &[Written<'_>]) -> Result<
             .map(|it| it.at)
             .next();
         // Without an outcome of its own, or forgotten by a replay: to the end.
-        let over = entries.iter().rev().find(of_step).map(|it| it.at).filter(|_| replays == 0);
+        let outcome = |it: &&Written<'_>| matches!(it.entry, Entry::StepCompleted { .. } | Entry::StepFailed { .. });
+        let over = entries.iter().rev().filter(of_step).find(outcome).map(|it| it.at).filter(|_| replays == 0);
         let claims = count(entries, |it| {
             matches!(it.entry, Entry::Claimed { .. })
                 && begins.is_none_or(|begins| it.at > begins)
