@@ -41,25 +41,14 @@ pub fn on_conflict(epoch: Epoch, nonce: Nonce, found: &Batch) -> OnConflict {
         return OnConflict::Own;
     }
     for entry in &found.entries {
-        match entry {
-            // An equal epoch under another mark would be a second winner of one claim: stop as well.
-            Entry::Claimed { epoch: other, .. } if *other >= epoch => {
-                return OnConflict::Stop(Stop::Fenced { by: *other });
-            }
-            Entry::Completed { .. } | Entry::Failed { .. } | Entry::Cancelled { .. } => {
-                return OnConflict::Stop(Stop::Ended);
-            }
-            Entry::Claimed { .. }
-            | Entry::StepStarted { .. }
-            | Entry::StepCompleted { .. }
-            | Entry::AttemptFailed { .. }
-            | Entry::StepFailed { .. }
-            | Entry::Waiting { .. }
-            | Entry::WaitEnded { .. }
-            | Entry::Emitted { .. }
-            | Entry::Signalled { .. }
-            | Entry::CancelRequested { .. }
-            | Entry::Replayed { .. } => {}
+        if entry.is_terminal() {
+            return OnConflict::Stop(Stop::Ended);
+        }
+        // An equal epoch under another mark would be a second winner of one claim: stop as well.
+        if let Entry::Claimed { epoch: other, .. } = entry
+            && *other >= epoch
+        {
+            return OnConflict::Stop(Stop::Fenced { by: *other });
         }
     }
     OnConflict::Reconsider
