@@ -193,22 +193,30 @@ pub(crate) fn signal(pid: u32, name: &str) -> bool {
     status.unwrap().success()
 }
 
-/// Kills processes of these functions at random moments until it is over, with up to `steps_max` steps of all jobs
-/// together between two kills. How many. Paced by steps and not by seconds, since three deaths in a row without progress
-/// end a job by contract, and a machine that is busy elsewhere makes no progress in any number of seconds.
+/// Steps asked of the model before the first kill: by then workers hold jobs, and most jobs have steps to go.
+const FIRST_KILL_AT_STEPS: usize = 10;
+
+/// Kills processes of these functions until it is over: first every worker at one moment, so that whoever holds a job dies
+/// whatever chance has in mind, then one process at random moments with up to `steps_max` steps of all jobs together
+/// between two kills. How many. Paced by steps and not by seconds, since three deaths in a row without progress end a job by
+/// contract, and a machine that is busy elsewhere makes no progress in any number of seconds.
 pub(crate) fn kill_at_random(stack: &Stack, functions: &[&str], steps_max: usize, over: &AtomicBool) -> usize {
     let mut chance = Chance::new(seed());
-    let (mut kills, mut next_at) = (0, 0);
+    let (mut kills, mut next_at) = (0, FIRST_KILL_AT_STEPS);
     while !over.load(Ordering::Relaxed) {
-        std::thread::sleep(Duration::from_millis(50 + chance.under(200) as u64));
+        std::thread::sleep(Duration::from_millis(if kills == 0 { 20 } else { 50 + chance.under(200) as u64 }));
         let asked: usize = stack.model_requests().values().sum();
         if asked < next_at {
             continue;
         }
-        let function = functions[chance.under(functions.len())];
-        let living = stack.processes(function);
-        if !living.is_empty() && signal(living[chance.under(living.len())], "KILL") {
-            kills += 1;
+        let killed = if kills == 0 {
+            stack.processes("worker").into_iter().filter(|worker| signal(*worker, "KILL")).count()
+        } else {
+            let living = stack.processes(functions[chance.under(functions.len())]);
+            usize::from(!living.is_empty() && signal(living[chance.under(living.len())], "KILL"))
+        };
+        if killed > 0 {
+            kills += killed;
             next_at = asked + steps_max / 3 + chance.under(steps_max * 2 / 3);
         }
     }
