@@ -24,7 +24,7 @@ demo:
 
 # The gate: format, lints, docs, licences, the template, import table.
 check: fmt lint docs licences lint-template
-	cargo test -p longhaul-tests --test import_table
+	cargo test --workspace --test import_table
 
 fmt:
 	cargo fmt --all --check
@@ -61,7 +61,7 @@ tools: $(CARGO_DENY) $(LLMOCK) $(AIMOCK)
 
 # The provider layer against the two model servers.
 test-models: $(LLMOCK) $(AIMOCK)
-	cargo test -p longhaul-llm --test models
+	cargo test --workspace --test models
 
 # A long run of the fuzz tests, of which `make test` runs a short one: `make fuzz CASES=1000000`. What it finds is written
 # beside the test (fuzz.regressions), is tried first from then on, and belongs into the commit that mends it.
@@ -99,7 +99,7 @@ $(JAVASCRIPT): package-lock.json | $(NPM)
 # server's own count. `make test` runs the same with small loads.
 verify-stack:
 	cargo build --workspace --bins
-	LONGHAUL_LOAD_JOBS=500 cargo test -p longhaul-tests --test real_faults -- --nocapture --test-threads 1
+	LONGHAUL_LOAD_JOBS=500 cargo test --workspace --test real_faults -- --nocapture --test-threads 1
 
 # The long checks of the protocol. Others may hang themselves behind `verify`.
 verify: verify-model verify-seeds verify-stack
