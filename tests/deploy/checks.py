@@ -222,8 +222,9 @@ def event_sources(resources: Resources) -> Iterator[str]:
         yield f"the stream's event source filters {patterns} and not {STREAM_FILTERS}"
 
 
-# As `StreamFilter` in infra/local: entries that were appended, and job items that expired.
+# As `StreamFilter` in infra/local: new jobs, entries that were appended, and job items that expired. Sorted as text.
 STREAM_FILTERS = [
+    {"eventName": ["INSERT"], "dynamodb": {"Keys": {"SK": {"S": ["JOB"]}}}},
     {"eventName": ["INSERT"], "dynamodb": {"Keys": {"SK": {"S": [{"prefix": "J#"}]}}}},
     {"eventName": ["REMOVE"], "dynamodb": {"Keys": {"SK": {"S": ["JOB"]}}}},
 ]

@@ -66,15 +66,15 @@ def longhaul(job: Job) -> dict[str, float]:
     renewals = seconds * 1000 / limit("LEASE_RENEWAL_INTERVAL_MS")
     entries = job.steps + 1 + invocations
     writes = (
-        3                                          # submit: the item and its place in both indexes
+        6                                          # submit: the item, its places in three indexes, by agent in one
         + invocations * (1 + INDEX_MOVE + 1)       # claim: item, due time, entry
         + (invocations - 1) * (1 + INDEX_MOVE)     # release at a deadline
         + job.steps * units                        # a step is one write
-        + 1 + 1 + 1                                # the end: entry, item, out of the index
+        + 1 + 1 + 1 + INDEX_MOVE                   # the end: entry, item, out of `due`, moved in `search`
         + renewals * (1 + INDEX_MOVE)
         + beats
     )
-    reads = peeks + invocations * 2 + entries + 2  # peeks; claims; who watches, at each entry; the api
+    reads = peeks + invocations * 2 + entries + 3  # peeks; claims; who watches, at each entry; the api and the stream
     messages = 1 + (invocations - 1) + beats       # continuations and watchdogs
     short = SHORT_SECONDS * LAMBDA_GB_SECOND
     pushed = entries * job.watchers
@@ -84,7 +84,7 @@ def longhaul(job: Job) -> dict[str, float]:
         "SQS (send, receive, delete)": messages * 3 * SQS_REQUEST,
         "Lambda: worker, driving": seconds / job.together * WORKER_GB * LAMBDA_GB_SECOND + invocations / job.together * LAMBDA_REQUEST,
         "Lambda: worker, watchdogs": beats * (short * WORKER_GB + LAMBDA_REQUEST),
-        "Lambda: api and websocket": (1 + entries) * (short * OTHER_GB + LAMBDA_REQUEST),
+        "Lambda: api and websocket": (2 + entries) * (short * OTHER_GB + LAMBDA_REQUEST),
         "HTTP API": HTTP_REQUEST,
         "WebSocket": pushed * WEBSOCKET_MESSAGE + job.watchers * job.minutes * WEBSOCKET_MINUTE,
     }

@@ -98,6 +98,7 @@ async fn submitted(store: &AwsStore, owner: &str, seconds: u64, change: impl FnO
     let mut job = Job::accepted(order, fresh_nonce());
     change(&mut job);
     store.submit(&job).await.unwrap();
+    store.put_places(&job.order).await.unwrap();
     job
 }
 
@@ -157,6 +158,21 @@ async fn a_tenants_jobs_are_listed_newest_first_in_pages() {
         (JobFilter { label: label("green"), ..none() }, Vec::new()),
         (JobFilter { status: Some(Status::Completed), ..none() }, every(|place| place == 0)),
         (JobFilter { status: Some(Status::Pending), label: label("red"), ..none() }, every(|p| p % 2 == 0 && p > 0)),
+        (JobFilter { status: Some(Status::Pending), ..none() }, every(|place| place > 0)),
+        (JobFilter { status: Some(Status::Failed), ..none() }, Vec::new()),
+        (
+            JobFilter { status: Some(Status::Completed), agent: Some("compliance".to_owned()), ..none() },
+            every(|place| place == 0),
+        ),
+        (JobFilter { since: Some(later(4)), ..none() }, every(|place| place <= 2)),
+        (JobFilter { until: Some(later(4)), ..none() }, every(|place| place > 2)),
+        (JobFilter { since: Some(later(2)), until: Some(later(5)), ..none() }, every(|place| (2..=4).contains(&place))),
+        (JobFilter { since: Some(later(3)), until: Some(later(3)), ..none() }, Vec::new()),
+        (
+            JobFilter { label: label("red"), since: Some(later(1)), until: Some(later(6)), ..none() },
+            every(|p| p == 2 || p == 4),
+        ),
+        (JobFilter { label: Some(("t".repeat(5_000), "x".to_owned())), ..none() }, Vec::new()),
     ] {
         for jobs_max in [1, 2, 3, 7, 100] {
             assert_eq!(all_pages(&store, "acme", &filter, jobs_max).await, expected, "{filter:?} by {jobs_max}");
@@ -173,6 +189,62 @@ async fn a_tenants_jobs_are_listed_newest_first_in_pages() {
     let page = store.list_jobs(&tenant("acme"), &none(), None, 1).await.unwrap();
     assert_eq!(ids(&page), [jobs[0].order.id]);
     assert_eq!(page.jobs[0].status, Status::Completed);
+}
+
+/// What no other test looks at: labels whose names and values run into each other, a job that is opened again, and one
+/// that is gone before it was made findable.
+#[tokio::test]
+async fn a_job_is_found_by_what_it_is_and_not_by_what_it_was() {
+    let stage = set_up().await;
+    let store = stage.store();
+    let labelled = |name: &str, value: &str| JobFilter {
+        label: Some((name.to_owned(), value.to_owned())),
+        ..JobFilter::default()
+    };
+    let with = |name: &'static str, value: &'static str| {
+        move |job: &mut Job| job.order.labels = BTreeMap::from([(name.to_owned(), value.to_owned())])
+    };
+    let one = submitted(&store, "acme", 0, with("a=b", "c")).await;
+    let two = submitted(&store, "acme", 1, with("a", "b=c")).await;
+    assert_eq!(all_pages(&store, "acme", &labelled("a=b", "c"), 5).await, [one.order.id]);
+    assert_eq!(all_pages(&store, "acme", &labelled("a", "b=c"), 5).await, [two.order.id]);
+
+    let by_status = |status| JobFilter { status: Some(status), ..JobFilter::default() };
+    store.write_job(&reference(&one), &write(&one, JobState::Failed, None)).await.unwrap();
+    assert_eq!(all_pages(&store, "acme", &by_status(Status::Failed), 5).await, [one.order.id]);
+    let failed = store.job(&reference(&one)).await.unwrap().unwrap();
+    store.write_job(&reference(&one), &write(&failed, JobState::Pending, Some(NOW))).await.unwrap();
+    assert_eq!(all_pages(&store, "acme", &by_status(Status::Failed), 5).await, []);
+    assert_eq!(all_pages(&store, "acme", &by_status(Status::Pending), 5).await, [two.order.id, one.order.id]);
+
+    let gone = Job::accepted(sample::order_of("acme"), fresh_nonce());
+    store.put_places(&gone.order).await.unwrap();
+    store.clients().counts().take();
+    store.forget(gone.order.id).await.unwrap();
+    cost(&store, "nothing is left to remove", &[("GetItem", 1), ("ListObjectsV2", 1), ("Query", 1)]);
+}
+
+/// One answer costs a bounded number of calls, however many jobs there are that it does not show.
+#[tokio::test]
+async fn a_list_looks_at_a_bounded_number_of_jobs() {
+    let stage = set_up().await;
+    let store = stage.store();
+    for seconds in 0..1_050 {
+        submitted(&store, "acme", seconds, |_| {}).await;
+    }
+    let blocked = JobFilter { status: Some(Status::Blocked), ..JobFilter::default() };
+    store.clients().counts().take();
+    let page = store.list_jobs(&tenant("acme"), &blocked, None, 1).await.unwrap();
+    cost(&store, "a list that finds nothing", &[("BatchGetItem", 10), ("Query", 10)]);
+    assert!(page.jobs.is_empty());
+    let next = page.next.as_deref().and_then(Cursor::of_jobs);
+    assert!(next.is_some(), "and says where to go on");
+    let page = store.list_jobs(&tenant("acme"), &blocked, next, 1).await.unwrap();
+    assert_eq!((page.jobs.len(), page.next), (0, None));
+    store.clients().counts().take();
+    let page = store.list_jobs(&tenant("acme"), &JobFilter::default(), None, 20).await.unwrap();
+    assert_eq!(page.jobs.len(), 20);
+    cost(&store, "a list that finds at once", &[("BatchGetItem", 1), ("Query", 1)]);
 }
 
 #[tokio::test]

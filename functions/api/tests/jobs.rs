@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use http::Method;
 use longhaul::engine::entry::{StepId, WaitFor};
 use longhaul::engine::{Entry, Epoch, ErrorClass, Failure, JobId, StepKey, StepKind, Timestamp, Usage};
+use longhaul::store::{JobRef, Store};
 use serde_json::{Value, json};
 use world::{World, read};
 
@@ -444,7 +445,12 @@ async fn lists_are_filtered_and_come_in_pages() {
     }
     jobs.push(submitted(&world, "tn_a").await);
     world.drive("tn_a", jobs[0], vec![claimed(), completed()]).await;
-    submitted(&world, "tn_b").await;
+    let foreign = [submitted(&world, "tn_b").await, submitted(&world, "tn_b").await];
+    for job in &jobs {
+        // What the stream's consumer does.
+        let reference = JobRef { tenant: "tn_a".parse().unwrap(), job: *job };
+        world.store.put_places(&world.store.job(&reference).await.unwrap().unwrap().order).await.unwrap();
+    }
     for (query, wanted) in [
         ("", jobs.iter().rev().copied().collect::<Vec<_>>()),
         ("?agent=research", vec![jobs[5]]),
@@ -453,6 +459,9 @@ async fn lists_are_filtered_and_come_in_pages() {
         ("?label=n%3D3", vec![jobs[3]]),
         ("?label=n=3&label=n=4", vec![]),
         ("?agent=none", vec![]),
+        ("?since=2020-01-01T00:00:00Z&agent=research", vec![jobs[5]]),
+        ("?until=2020-01-01T00:00:00Z", vec![]),
+        ("?since=2999-01-01T00:00:00Z&label=all=yes", vec![]),
     ] {
         let answer = caller.get(&format!("/v1/jobs{query}")).await;
         if query.matches("label").count() > 1 {
@@ -483,8 +492,25 @@ async fn lists_are_filtered_and_come_in_pages() {
         let elsewhere = caller.get(&format!("/v1/jobs?limit=2&cursor={next}")).await;
         assert_eq!((elsewhere.problem(), elsewhere.field()), ("invalid-parameter", "cursor"));
         assert_eq!(world.by("tn_b").get(&path).await.status, 400);
+        // Nor does one that is forged, with the mark of one tenant before the place of another: whose list it is says the
+        // token alone.
+        let own = world.by("tn_b").get("/v1/jobs?limit=1").await.body["next"].as_str().unwrap().to_owned();
+        let forged = format!("{}.{}", own.split_once('.').unwrap().0, next.split_once('.').unwrap().1);
+        let shown = world.by("tn_b").get(&format!("/v1/jobs?limit=1&cursor={forged}")).await;
+        assert_eq!(shown.status, 200, "{}", shown.text);
+        for job in shown.body["jobs"].as_array().unwrap() {
+            assert!(foreign.contains(&job["id"].as_str().unwrap().parse().unwrap()));
+        }
     }
     assert_eq!(seen.len(), 5);
+    for (query, parameter) in [
+        ("since=yesterday", "since"),
+        ("until=", "until"),
+        ("since=2026-01-02T00:00:00Z&until=2026-01-01T00:00:00Z", "until"),
+    ] {
+        let answer = caller.get(&format!("/v1/jobs?{query}")).await;
+        assert_eq!((answer.problem(), answer.field()), ("invalid-parameter", parameter), "{query}");
+    }
 }
 
 /// E11: another tenant's job is answered as one that does not exist, and nothing about it changes.

@@ -1,5 +1,6 @@
 //! What was written into journals, as the table's stream brings it: pushed to whoever watches, reported where the
-//! caller wants the end reported, and cleared away when a job's time is over.
+//! caller wants the end reported, and cleared away when a job's time is over. A new job gets its places in the index by
+//! which it is found.
 
 use longhaul_aws::telemetry::chain;
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,6 +90,12 @@ impl WebSocket {
     async fn read(&self, record: EventRecord) -> Read {
         let number = number(&record);
         match record.event_name.as_str() {
+            "INSERT" if AwsStore::names_a_job(&record.change.keys) => {
+                match self.store.make_findable(record.change.new_image).await {
+                    Ok(_) => Read::Nothing,
+                    Err(error) => unread(&error, number),
+                }
+            }
             "INSERT" => match self.store.streamed_batch(record.change.new_image).await {
                 Ok(Some(streamed)) => Read::Batch(streamed, number),
                 Ok(None) => Read::Nothing,

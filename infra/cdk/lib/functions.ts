@@ -176,6 +176,8 @@ function invoke(scope: Construct, context: FunctionsContext, worker: lambda.Func
     filters: [
       // Entries that were appended. Job items change at every claim and are nobody's news.
       lambda.FilterCriteria.filter({ eventName: ['INSERT'], dynamodb: { Keys: { SK: { S: [{ prefix: 'J#' }] } } } }),
+      // New jobs: they get their places in the index by which they are found.
+      lambda.FilterCriteria.filter({ eventName: ['INSERT'], dynamodb: { Keys: { SK: { S: ['JOB'] } } } }),
       // Job items that expired: their journals and payloads go after them.
       lambda.FilterCriteria.filter({ eventName: ['REMOVE'], dynamodb: { Keys: { SK: { S: ['JOB'] } } } }),
     ],

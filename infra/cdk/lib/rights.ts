@@ -33,7 +33,7 @@ export class Rights {
     const { table, jobs } = this.storage;
     return this.role('ApiRole', logs, [
       allow('Table', ['dynamodb:GetItem', 'dynamodb:BatchGetItem', 'dynamodb:Query', 'dynamodb:PutItem', 'dynamodb:UpdateItem'], table.tableArn),
-      allow('Indexes', 'dynamodb:Query', [this.index('due'), this.index('jobs')]),
+      allow('Indexes', 'dynamodb:Query', [this.index('due'), this.index('jobs'), this.index('search')]),
       allow('Continuations', 'sqs:SendMessage', jobs.queueArn),
       allow('Payloads', ['s3:GetObject', 's3:PutObject'], this.payloads()),
     ], [this.missingPayloads()]);

@@ -58,6 +58,12 @@ function table(scope: Construct, settings: Settings, key: IKey | undefined): dyn
     sortKey: { name: 'listed', type: text },
     projectionType: dynamodb.ProjectionType.KEYS_ONLY,
   });
+  made.addGlobalSecondaryIndex({
+    indexName: 'search',
+    partitionKey: { name: 'found_by', type: text },
+    sortKey: { name: 'listed', type: text },
+    projectionType: dynamodb.ProjectionType.KEYS_ONLY,
+  });
   return made;
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use longhaul::engine::{Entry, Seq};
 use longhaul::store::JobRef;
+use longhaul_aws::dynamo::JobFilter;
 use longhaul_local::stores::dynamodb::StreamReader;
 use longhaul_websocket::EventError;
 use serde_json::{Value, json};
@@ -73,6 +74,35 @@ async fn every_watcher_gets_every_event_in_order() {
     assert_eq!(told.len(), 12);
     assert_eq!(positions(&far.told("B=")), [5, 6], "it has seen the rest");
     assert_eq!(far.told("C="), Vec::<Value>::new(), "it has not asked");
+}
+
+/// A job is found by its agent and labels as soon as the stream has brought it, once however often it is brought; and what
+/// is brought late, behind the job's end of time, leaves nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_job_is_made_findable() {
+    let far = FarEnd::set_up().await;
+    let mut stream = Stream::of(&far);
+    let mut wanted = order("acme", "ten", Value::Null);
+    wanted.labels.insert("team".to_owned(), "red".to_owned());
+    let job = far.ground.submit(wanted).await;
+    let filters = [
+        JobFilter { agent: Some("ten".to_owned()), ..JobFilter::default() },
+        JobFilter { label: Some(("team".to_owned(), "red".to_owned())), ..JobFilter::default() },
+    ];
+    let found = async |filter: &JobFilter| {
+        let page = far.ground.store.list_jobs(&job.tenant, filter, None, 10).await.unwrap();
+        page.jobs.iter().map(|job| job.id).collect::<Vec<_>>()
+    };
+    for filter in &filters {
+        assert_eq!(found(filter).await, [], "nothing has been brought");
+    }
+    let event = stream.event().await;
+    for _ in 0..2 {
+        assert_eq!(far.invoke(event.clone()).await, nothing_again());
+        for filter in &filters {
+            assert_eq!(found(filter).await, [job.job]);
+        }
+    }
 }
 
 /// One watcher that is gone, slow or without right costs the others nothing and never fails the batch.
@@ -164,7 +194,7 @@ async fn a_large_batch_is_fetched() {
     assert_eq!(told[0]["event"]["data"]["truncated"], json!(true));
 }
 
-/// When the store fails, the stream comes again from the first record that nobody was told of.
+/// When the store fails, the stream comes again from the first record that was not dealt with: here the new job's own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_does_not_answer_has_the_stream_come_again() {
     let far = FarEnd::set_up().await;
@@ -173,11 +203,8 @@ async fn a_store_that_does_not_answer_has_the_stream_come_again() {
     append(&far.ground, &job, 1, vec![shown(1)]).await;
     append(&far.ground, &job, 2, vec![shown(2)]).await;
     let event = stream.event().await;
-    let first = event["Records"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|record| record["dynamodb"]["Keys"]["SK"]["S"] == "J#0000000001");
+    let first =
+        event["Records"].as_array().unwrap().iter().find(|record| record["dynamodb"]["Keys"]["SK"]["S"] == "JOB");
     let number = first.unwrap()["dynamodb"]["SequenceNumber"].clone();
 
     let answer = far.deaf_function().await.handle(event, deadline_in(Duration::from_secs(30))).await.unwrap();

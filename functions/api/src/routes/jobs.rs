@@ -6,14 +6,14 @@ use futures::{StreamExt, TryStreamExt};
 use http::StatusCode;
 use longhaul::engine::job::Status;
 use longhaul::engine::journal::Ending;
-use longhaul::engine::{Batch, JobId, Seq};
+use longhaul::engine::{Batch, JobId, Seq, Timestamp};
 use longhaul::store::{JobRef, Store};
 use longhaul_aws::AwsStore;
 use longhaul_aws::dynamo::{Cursor, JobFilter, JobSummary as Listed};
 use longhaul_wire::jobs::{DeadLetterList, JobList, JobSummary, Links};
 use longhaul_wire::journal::JournalView;
 use longhaul_wire::problem::ProblemBody;
-use longhaul_wire::text::rfc3339;
+use longhaul_wire::text::{parse_rfc3339, rfc3339};
 use longhaul_wire::{JobView, Problem, Scope, limits};
 
 use crate::answer::{Refused, json};
@@ -75,13 +75,15 @@ pub(super) async fn journal(
     Ok(json(StatusCode::OK, &JournalView::page(job, &batches, after, size)))
 }
 
-/// Lists jobs, newest first.
+/// Lists jobs, newest first. Every filter is looked up and none is scanned for; one answer looks at 1,000 jobs at most.
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", operation_id = "listJobs",
     params(
         ("status" = Option<String>, Query, description = "Only jobs that stand so, such as WAITING"),
         ("agent" = Option<String>, Query, description = "Only jobs of this agent, by name"),
         ("label" = Option<String>, Query, description = "Only jobs with this label, as NAME=VALUE"),
+        ("since" = Option<String>, Query, description = "Only jobs submitted at this time or later (RFC 3339)"),
+        ("until" = Option<String>, Query, description = "Only jobs submitted before this time (RFC 3339)"),
         ("limit" = Option<u64>, Query, minimum = 1, maximum = 200, description = "Jobs of a page, by default 50"),
         ("cursor" = Option<String>, Query, description = "`next` of the last page"),
     ),
@@ -114,7 +116,17 @@ fn filter(parameters: &mut Parameters) -> Result<JobFilter, Problem> {
         let parts = text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
         parts.ok_or_else(|| Problem::parameter("label", "must be NAME=VALUE"))
     });
-    Ok(JobFilter { status, agent: parameters.text("agent"), label: label.transpose()? })
+    let (since, until) = (time(parameters, "since")?, time(parameters, "until")?);
+    if since.zip(until).is_some_and(|(since, until)| since >= until) {
+        return Err(Problem::parameter("until", "must be later than `since`"));
+    }
+    Ok(JobFilter { status, agent: parameters.text("agent"), label: label.transpose()?, since, until })
+}
+
+fn time(parameters: &mut Parameters, name: &str) -> Result<Option<Timestamp>, Problem> {
+    let Some(text) = parameters.text(name) else { return Ok(None) };
+    let wrong = || Problem::parameter(name, "must be a time such as 2026-01-31T08:00:00Z");
+    parse_rfc3339(&text).map(Some).ok_or_else(wrong)
 }
 
 fn status(text: &str) -> Result<Status, Problem> {

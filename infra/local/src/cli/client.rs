@@ -7,12 +7,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use longhaul_wire::JobView;
 use longhaul_wire::agents::{AgentList, AgentView};
 use longhaul_wire::jobs::{DeadLetterList, JobList, TakenIn};
 use longhaul_wire::journal::{EntryView, JournalView};
 use longhaul_wire::problem::ProblemBody;
 use longhaul_wire::requests::{CancelRequest, ReplayRequest, SignalRequest, SubmitRequest};
+use longhaul_wire::{JobView, limits};
 
 use super::CliError;
 
@@ -64,8 +64,23 @@ impl Client {
         }
     }
 
-    pub(super) async fn jobs(&self, filter: &[(&str, &str)]) -> Result<JobList, CliError> {
-        self.get("/v1/jobs", filter).await
+    /// The newest jobs that a filter admits, page after page; `next` tells whether there are more.
+    pub(super) async fn jobs(&self, filter: &[(&str, &str)], jobs_max: usize) -> Result<JobList, CliError> {
+        let mut list = JobList { jobs: Vec::new(), next: None };
+        loop {
+            let wanted = jobs_max.saturating_sub(list.jobs.len()).min(limits::JOBS_PAGE_MAX).to_string();
+            let mut query = filter.to_vec();
+            query.push(("limit", &wanted));
+            if let Some(next) = &list.next {
+                query.push(("cursor", next));
+            }
+            let page: JobList = self.get("/v1/jobs", &query).await?;
+            list.jobs.extend(page.jobs);
+            list.next = page.next;
+            if list.next.is_none() || list.jobs.len() >= jobs_max {
+                return Ok(list);
+            }
+        }
     }
 
     pub(super) async fn dead_letters(&self) -> Result<DeadLetterList, CliError> {

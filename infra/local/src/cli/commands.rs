@@ -259,11 +259,11 @@ fn print_outcome(job: &JobView, output: Output) -> Result<ExitCode, CliError> {
 async fn jobs(connected: &Connected, command: JobsCommand) -> Result<ExitCode, CliError> {
     let client = &connected.client;
     match command {
-        JobsCommand::Ls { status, agent, label, output } => {
-            let given = [("status", status), ("agent", agent), ("label", label)];
+        JobsCommand::Ls { status, agent, label, since, until, limit, output } => {
+            let given = [("status", status), ("agent", agent), ("label", label), ("since", since), ("until", until)];
             let filter: Vec<(&str, &str)> =
                 given.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
-            let list = client.jobs(&filter).await?;
+            let list = client.jobs(&filter, usize::from(limit)).await?;
             print_or_json(&list, output, tables::jobs)
         }
         JobsCommand::Show { id, output } => show(connected, &id, output).await,

@@ -176,6 +176,15 @@ enum JobsCommand {
         /// Only jobs with this label, NAME=VALUE.
         #[arg(long)]
         label: Option<String>,
+        /// Only jobs submitted at this time or later, such as 2026-01-31T08:00:00Z.
+        #[arg(long, value_name = "TIME")]
+        since: Option<String>,
+        /// Only jobs submitted before this time.
+        #[arg(long, value_name = "TIME")]
+        until: Option<String>,
+        /// Most jobs that are shown.
+        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+        limit: u16,
         #[command(flatten)]
         output: Output,
     },

@@ -1,6 +1,9 @@
 //! The table: made as the template makes it, exact in its conditions, forgetful of what has expired.
 
-use aws_sdk_dynamodb::types::{AttributeValue, KeyType, StreamViewType, TimeToLiveStatus};
+use aws_sdk_dynamodb::types::{
+    AttributeValue, DeleteGlobalSecondaryIndexAction, GlobalSecondaryIndexUpdate, KeyType, StreamViewType,
+    TimeToLiveStatus,
+};
 
 use super::{append, dynamodb_of, text};
 use crate::stores_under_test::{stores, stores_in};
@@ -30,6 +33,30 @@ async fn the_table_is_made_as_on_aws_and_taken_up_as_it_stands() {
     under_test.stores.shutdown().await;
     let again = stores_in(under_test.folder.path()).await;
     assert_eq!(append(&dynamodb_of(&again), "a", 1, "second").await, "refused: first stands there");
+}
+
+/// A folder of a version that did not have an index yet gets it, filled from what stands in the table.
+#[tokio::test]
+async fn an_index_that_an_older_table_lacks_is_made() {
+    let under_test = stores().await;
+    let client = dynamodb_of(&under_test.stores);
+    let delete = DeleteGlobalSecondaryIndexAction::builder().index_name("search").build().unwrap();
+    let update = GlobalSecondaryIndexUpdate::builder().delete(delete).build();
+    client.update_table().table_name("longhaul").global_secondary_index_updates(update).send().await.unwrap();
+    let put = client.put_item().table_name("longhaul").item("PK", text("JOB#a")).item("SK", text("JOB"));
+    put.item("found_by", text("acme#open")).item("listed", text("1#a")).send().await.unwrap();
+    let found = async |client: &aws_sdk_dynamodb::Client| {
+        let query =
+            client.query().table_name("longhaul").index_name("search").key_condition_expression("found_by = :by");
+        query.expression_attribute_values(":by", text("acme#open")).send().await.map(|page| page.count)
+    };
+    assert!(found(&client).await.is_err(), "it is gone");
+    under_test.stores.shutdown().await;
+    for _ in 0..2 {
+        let again = stores_in(under_test.folder.path()).await;
+        assert_eq!(found(&dynamodb_of(&again)).await.unwrap(), 1);
+        again.shutdown().await;
+    }
 }
 
 #[tokio::test]

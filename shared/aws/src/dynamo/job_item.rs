@@ -13,8 +13,8 @@ use longhaul_engine::{Epoch, Job, JobId, JobState, Seq, TenantId, limits};
 use serde_json::Value;
 
 use super::attributes::{Item, Reader, json_text, mark, number, text, time};
-use super::keys::{dead_shard, job_key, live_shard};
-use super::table::{DUE_AT, DUE_SHARD, EXPIRY_ATTRIBUTE, LISTED, TENANT};
+use super::keys::{dead_shard, found_by_status, job_key, live_shard};
+use super::table::{DUE_AT, DUE_SHARD, EXPIRY_ATTRIBUTE, FOUND_BY, LISTED, TENANT};
 
 /// Where a job's input is.
 pub(crate) enum StoredInput {
@@ -97,6 +97,7 @@ fn moving(tenant: &TenantId, id: JobId, progress: &Progress) -> Result<Vec<Movin
     let expires = progress.state.is_terminal().then(|| number(progress.updated_at.plus(kept).as_seconds()));
     Ok(vec![
         ("status", Some(text(progress.state.status().as_str()))),
+        (FOUND_BY, Some(text(found_by_status(tenant, progress.state.status())))),
         ("lease_session", session),
         ("lease_nonce", lease),
         ("wait_until", until),

@@ -5,6 +5,7 @@
 //! | `JOB#<id>` | `JOB` | a job |
 //! | `JOB#<id>` | `J#<position, 10 digits>` | a batch of its journal |
 //! | `JOB#<id>` | `SUB#<connection>` | who watches it |
+//! | `JOB#<id>` | `FIND#…` | its place in the index `search` under its agent or a label (see `search`) |
 //! | `SESSION#<id>` | `SESSION` | a worker session's heartbeat |
 //! | `CONN#<id>` | `CONN` | a WebSocket connection |
 //! | `CONN#<id>` | `SUB#<job>` | what a connection watches |
@@ -14,6 +15,7 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
 use longhaul_engine::ids::{AgentName, AgentRef};
+use longhaul_engine::job::Status;
 use longhaul_engine::{JobId, Seq, SessionId, TenantId};
 
 use super::attributes::text;
@@ -91,6 +93,38 @@ pub(crate) fn live_shard(shard: u8) -> String {
 /// The `due` index's shard of a tenant's failed jobs.
 pub(crate) fn dead_shard(tenant: &TenantId) -> String {
     format!("DEAD#{tenant}")
+}
+
+/// What the sort keys of a job's places in the index `search` begin with.
+pub(crate) const FIND_PREFIX: &str = "FIND#";
+
+/// What a tenant's jobs are looked for in the index `search`. A label holds no control character, so that a line's end
+/// keeps its name and value apart.
+pub(crate) fn found_by_label(tenant: &TenantId, name: &str, value: &str) -> String {
+    format!("{tenant}#label#{name}\n{value}")
+}
+
+/// The same for an agent, any version of it.
+pub(crate) fn found_by_agent(tenant: &TenantId, agent: &str) -> String {
+    format!("{tenant}#agent#{agent}")
+}
+
+/// The same for a status. All that have not ended stand in one place: a claim or a wait moves nothing.
+pub(crate) fn found_by_status(tenant: &TenantId, status: Status) -> String {
+    match status {
+        Status::Pending | Status::Processing | Status::Waiting | Status::Blocked => format!("{tenant}#open"),
+        Status::Completed | Status::Failed | Status::Cancelled => format!("{tenant}#ended#{}", status.as_str()),
+    }
+}
+
+/// The sort key of a job's place under its agent.
+pub(crate) fn find_agent_sort() -> String {
+    format!("{FIND_PREFIX}agent")
+}
+
+/// The sort key of a job's place under a label of this name.
+pub(crate) fn find_label_sort(name: &str) -> String {
+    format!("{FIND_PREFIX}label#{name}")
 }
 
 /// A whole key.

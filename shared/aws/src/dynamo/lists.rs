@@ -1,5 +1,8 @@
 //! Lists of jobs: a tenant's own, newest first, and its dead letters.
 //!
+//! A filter is looked up in the index `search` by one of its parts; the others are compared with the items of what is
+//! found there. Whose jobs are looked at comes from the caller's tenant alone, never from a cursor.
+//!
 //! The indexes hold keys alone; the items are read in batches, consistently, so that a list never shows a status that
 //! a later read of the job contradicts.
 
@@ -11,13 +14,16 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use longhaul::store::StoreError;
 use longhaul_engine::job::{Status, Totals};
-use longhaul_engine::{AgentRef, JobId, TenantId, Timestamp};
+use longhaul_engine::{AgentRef, JobId, TenantId, Timestamp, limits};
 use serde::Serialize;
 
 use super::attributes::{Item, Reader, text};
 use super::job_item::{self, LISTED_DIGITS};
-use super::keys::{PK, dead_shard, job_key, job_of_partition};
-use super::table::{DUE_AT, DUE_INDEX, DUE_SHARD, JOBS_INDEX, LISTED, TENANT};
+use super::keys::{
+    JOB, PK, dead_shard, find_agent_sort, find_label_sort, found_by_agent, found_by_label, found_by_status, job_key,
+    job_of_partition, job_partition, key,
+};
+use super::table::{DUE_AT, DUE_INDEX, DUE_SHARD, FOUND_BY, JOBS_INDEX, LISTED, SEARCH_INDEX, TENANT};
 use super::{AwsStore, unavailable};
 
 /// Items of one batch read (DynamoDB's bound).
@@ -38,13 +44,28 @@ pub struct JobFilter {
     pub agent: Option<String>,
     /// A label and its value.
     pub label: Option<(String, String)>,
+    /// Submitted at this time or later.
+    pub since: Option<Timestamp>,
+    /// Submitted before this time.
+    pub until: Option<Timestamp>,
 }
 
 impl JobFilter {
+    /// The sort values of the index between which its jobs stand: a time alone comes before all jobs of its
+    /// millisecond.
+    fn range(&self) -> (String, String) {
+        let at = |time: Timestamp| format!("{:0LISTED_DIGITS$}", time.as_millis().min(LISTED_MILLIS_MAX));
+        // One digit stands before all times, and one more than they have behind them.
+        let (first, last) = ("0".to_owned(), "9".repeat(LISTED_DIGITS + 1));
+        (self.since.map_or(first, at), self.until.map_or(last, at))
+    }
+
     fn admits(&self, job: &JobSummary) -> bool {
         self.status.is_none_or(|status| job.status == status)
             && self.agent.as_ref().is_none_or(|agent| job.agent.name.as_str() == agent)
             && self.label.as_ref().is_none_or(|(name, value)| job.labels.get(name) == Some(value))
+            && self.since.is_none_or(|since| job.submitted_at >= since)
+            && self.until.is_none_or(|until| job.submitted_at < until)
     }
 }
 
@@ -79,11 +100,68 @@ pub struct JobPage {
     pub next: Option<String>,
 }
 
-/// Which index a list is read from.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum List {
-    Jobs,
-    DeadLetters,
+/// The latest time that a sort value of the indexes has digits for.
+const LISTED_MILLIS_MAX: u64 = 999_999_999_999_999;
+
+/// Which part of which index a list is read from.
+struct List {
+    index: &'static str,
+    hash: (&'static str, String),
+    range: &'static str,
+    /// The sort values that its places have; all, where there are none.
+    between: Option<(String, String)>,
+    /// The sort key of the items that stand there.
+    sort: String,
+    /// Whether all that stand there belong to it, so that nothing is looked at in vain.
+    exact: bool,
+}
+
+impl List {
+    fn dead_letters(tenant: &TenantId) -> Self {
+        Self {
+            index: DUE_INDEX,
+            hash: (DUE_SHARD, dead_shard(tenant)),
+            range: DUE_AT,
+            between: None,
+            sort: JOB.to_owned(),
+            exact: true,
+        }
+    }
+
+    /// By the part of the filter that most probably leaves the least: a label before an agent, and that before a status.
+    /// Open jobs go first of all where they are asked for: most have ended.
+    fn jobs(tenant: &TenantId, filter: &JobFilter) -> Self {
+        let JobFilter { status, agent, label, since: _, until: _ } = filter;
+        let (found_by, sort) = match (label, agent, status) {
+            (Some((name, value)), _, _) => (Some(found_by_label(tenant, name, value)), find_label_sort(name)),
+            (None, _, Some(status)) if is_open(*status) => (Some(found_by_status(tenant, *status)), JOB.to_owned()),
+            (None, Some(agent), _) => (Some(found_by_agent(tenant, agent)), find_agent_sort()),
+            (None, None, Some(status)) => (Some(found_by_status(tenant, *status)), JOB.to_owned()),
+            (None, None, None) => (None, JOB.to_owned()),
+        };
+        let parts = usize::from(label.is_some()) + usize::from(agent.is_some()) + usize::from(status.is_some());
+        let exact = parts <= 1 && !status.is_some_and(is_open);
+        let (index, hash) = match found_by {
+            Some(found_by) => (SEARCH_INDEX, (FOUND_BY, found_by)),
+            None => (JOBS_INDEX, (TENANT, tenant.to_string())),
+        };
+        Self { index, hash, range: LISTED, between: Some(filter.range()), sort, exact }
+    }
+
+    /// Whether a place is one of the list's own, as far as its sort value tells.
+    fn holds(&self, place: &Place) -> bool {
+        match (&self.between, &place.sort) {
+            (Some((first, last)), AttributeValue::S(sort)) => first <= sort && sort <= last,
+            _ => true,
+        }
+    }
+}
+
+const fn is_open(status: Status) -> bool {
+    match status {
+        Status::Pending | Status::Processing | Status::Waiting | Status::Blocked => true,
+        Status::Completed | Status::Failed | Status::Cancelled => false,
+    }
 }
 
 /// A place in an index.
@@ -130,7 +208,16 @@ impl AwsStore {
         cursor: Option<Cursor>,
         jobs_max: usize,
     ) -> Result<JobPage, StoreError> {
-        self.list(List::Jobs, tenant, filter, cursor, jobs_max).await
+        // Longer texts than jobs may have, and a time that ends before it begins, are no keys that DynamoDB would take.
+        let long = |text: &str, length_max| text.chars().count() > length_max;
+        let label = filter.label.as_ref();
+        if label.is_some_and(|(name, value)| [name, value].iter().any(|part| long(part, limits::LABEL_LENGTH_MAX)))
+            || filter.since.zip(filter.until).is_some_and(|(since, until)| since >= until)
+            || filter.agent.as_ref().is_some_and(|agent| long(agent, limits::AGENT_NAME_LENGTH_MAX))
+        {
+            return Ok(JobPage::default());
+        }
+        self.list(&List::jobs(tenant, filter), filter, cursor, jobs_max).await
     }
 
     /// A tenant's failed jobs, the latest failure first.
@@ -145,22 +232,26 @@ impl AwsStore {
     ) -> Result<JobPage, StoreError> {
         // The index may lag behind a replay; the item says what the job is now.
         let filter = JobFilter { status: Some(Status::Failed), ..JobFilter::default() };
-        self.list(List::DeadLetters, tenant, &filter, cursor, jobs_max).await
+        self.list(&List::dead_letters(tenant), &filter, cursor, jobs_max).await
     }
 
     async fn list(
         &self,
-        list: List,
-        tenant: &TenantId,
+        list: &List,
         filter: &JobFilter,
         cursor: Option<Cursor>,
         jobs_max: usize,
     ) -> Result<JobPage, StoreError> {
         let mut page = JobPage::default();
         let mut start = cursor.map(|Cursor(place)| place);
+        if start.as_ref().is_some_and(|start| !list.holds(start)) {
+            // None of this list's; DynamoDB would refuse it, and that would look like a fault of ours.
+            return Ok(page);
+        }
+        let at_once = if list.exact { jobs_max } else { READ_ITEMS_MAX };
         let mut looked_at = 0_usize;
         loop {
-            let (places, more) = self.places(list, tenant, start.as_ref(), jobs_max).await?;
+            let (places, more) = self.places(list, start.as_ref(), at_once).await?;
             looked_at = looked_at.saturating_add(places.len());
             let mut items = self.summaries(&places).await?;
             for place in places {
@@ -187,38 +278,41 @@ impl AwsStore {
     /// The next places of a list behind `start`, and whether there may be more.
     async fn places(
         &self,
-        list: List,
-        tenant: &TenantId,
+        list: &List,
         start: Option<&Place>,
-        jobs_max: usize,
+        places_max: usize,
     ) -> Result<(Vec<Place>, bool), StoreError> {
-        let (index, hash, hash_value, range) = match list {
-            List::Jobs => (JOBS_INDEX, TENANT, text(tenant.as_str()), LISTED),
-            List::DeadLetters => (DUE_INDEX, DUE_SHARD, text(dead_shard(tenant)), DUE_AT),
-        };
+        let List { index, hash: (hash, found_by), range, between, sort, exact: _ } = list;
         let start = start.map(|place| {
-            let mut key = job_key(place.job);
-            key.insert(hash.to_owned(), hash_value.clone());
-            key.insert(range.to_owned(), place.sort.clone());
-            key
+            let mut at = key(job_partition(place.job), sort.clone());
+            at.insert((*hash).to_owned(), text(found_by.clone()));
+            at.insert((*range).to_owned(), place.sort.clone());
+            at
         });
         let query = self
             .dynamodb()
             .query()
             .table_name(self.table())
-            .index_name(index)
-            .key_condition_expression("#hash = :hash")
-            .expression_attribute_names("#hash", hash)
-            .expression_attribute_values(":hash", hash_value)
+            .index_name(*index)
+            .expression_attribute_names("#hash", *hash)
+            .expression_attribute_values(":hash", text(found_by.clone()))
             .scan_index_forward(false)
-            .limit(i32::try_from(jobs_max.clamp(1, READ_ITEMS_MAX)).unwrap_or(1))
+            .limit(i32::try_from(places_max.clamp(1, READ_ITEMS_MAX)).unwrap_or(1))
             .set_exclusive_start_key(start);
+        let query = match between {
+            Some((first, last)) => query
+                .key_condition_expression("#hash = :hash AND #range BETWEEN :first AND :last")
+                .expression_attribute_names("#range", *range)
+                .expression_attribute_values(":first", text(first.clone()))
+                .expression_attribute_values(":last", text(last.clone())),
+            None => query.key_condition_expression("#hash = :hash"),
+        };
         let answer = Box::pin(query.send()).await.map_err(|error| unavailable("listing jobs", error))?;
         let mut places = Vec::new();
         for item in answer.items() {
             let reader = Reader::unversioned(item, "an index entry");
             let job = job_of_partition(reader.text(PK)?).ok_or_else(|| reader.corrupt(PK, "it names no job"))?;
-            let sort = item.get(range).cloned().ok_or_else(|| reader.corrupt(range, "it is missing"))?;
+            let sort = item.get(*range).cloned().ok_or_else(|| reader.corrupt(range, "it is missing"))?;
             places.push(Place { job, sort });
         }
         Ok((places, answer.last_evaluated_key.is_some()))

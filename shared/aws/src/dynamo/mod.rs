@@ -16,6 +16,7 @@ mod jobs;
 mod journal;
 mod keys;
 mod lists;
+mod search;
 mod sessions;
 mod stream;
 mod table;
@@ -40,7 +41,7 @@ pub(crate) use keys::{
 };
 pub use lists::{Cursor, JobFilter, JobPage, JobSummary};
 pub use stream::StreamedBatch;
-pub use table::{DUE_INDEX, EXPIRY_ATTRIBUTE, JOBS_INDEX, table_definition};
+pub use table::{DUE_INDEX, EXPIRY_ATTRIBUTE, JOBS_INDEX, SEARCH_INDEX, table_definition};
 
 /// Jobs, journals, sessions and queues on AWS. Clones share their clients.
 #[derive(Debug, Clone)]

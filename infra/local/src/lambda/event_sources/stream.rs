@@ -46,6 +46,12 @@ impl StreamFilter {
         Self { event_name: Some("INSERT".to_owned()), sort_key_prefix: Some("J#".to_owned()) }
     }
 
+    /// New jobs, which get their places in the index `search`.
+    #[must_use]
+    pub fn new_jobs() -> Self {
+        Self { event_name: Some("INSERT".to_owned()), sort_key_prefix: Some("JOB".to_owned()) }
+    }
+
     /// Job items that expired: their journals go after them.
     #[must_use]
     pub fn expired_jobs() -> Self {
@@ -91,8 +97,8 @@ pub enum StreamMappingError {
 }
 
 impl StreamMapping {
-    /// The mapping of Longhaul's stream consumer, as the template sets it up: new journal entries and expired jobs,
-    /// handed over at once, with reports of failed records, halving and [`RETRIES_USUAL`] retries.
+    /// The mapping of Longhaul's stream consumer, as the template sets it up: new journal entries, new
+    /// jobs and expired ones, handed over at once, with reports of failed records, halving and [`RETRIES_USUAL`] retries.
     #[must_use]
     pub fn new(reader: StreamReader, function: Function, batch_size: usize) -> Self {
         Self {
@@ -100,7 +106,7 @@ impl StreamMapping {
             function,
             batch_size,
             window: Duration::ZERO,
-            filters: vec![StreamFilter::journal_entries(), StreamFilter::expired_jobs()],
+            filters: vec![StreamFilter::journal_entries(), StreamFilter::new_jobs(), StreamFilter::expired_jobs()],
             retry: RetryPolicy { max_retries: RETRIES_USUAL, bisect: true },
             report_batch_item_failures: true,
         }
@@ -266,6 +272,8 @@ mod tests {
             (&entries, record("INSERT", "JOB"), false),
             (&entries, record("REMOVE", "J#0000000001"), false),
             (&entries, json!({"eventName": "INSERT", "dynamodb": {"Keys": {}}}), false),
+            (&StreamFilter::new_jobs(), record("INSERT", "JOB"), true),
+            (&StreamFilter::new_jobs(), record("MODIFY", "JOB"), false),
             (&StreamFilter::expired_jobs(), record("REMOVE", "JOB"), true),
             (&StreamFilter::expired_jobs(), record("MODIFY", "JOB"), false),
             (&StreamFilter::default(), record("REMOVE", "x"), true),
