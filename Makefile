@@ -83,7 +83,7 @@ test: $(LLMOCK) $(AIMOCK)
 # browser with a real stack behind it. Screenshots are left in target/browser.
 test-browser: $(JAVASCRIPT)
 	tests/browser/need-chromium
-	cargo build --bin longhaul
+	cargo build --workspace --bin longhaul
 	PATH="$$PATH:$(abspath $(TOOLS))/bin" $(NPM) run check -w clients/js -w infra/console
 	PATH="$$PATH:$(abspath $(TOOLS))/bin" $(NPM) test -w clients/js -w infra/console -w tests/browser
 
