@@ -1,5 +1,6 @@
 //! The embedded stack: everything of AWS that Longhaul needs, on 127.0.0.1, in one process and its child processes.
 
+pub mod bench;
 pub mod cli;
 pub mod corpus;
 pub mod gateway;

@@ -40,6 +40,7 @@ impl Stack {
             file: platform.data.path().join("queues.sqlite"),
             region: "us-east-1".to_owned(),
             endpoint: endpoint.clone(),
+            durable: false,
         };
         let sqs = Sqs::open(config).unwrap();
         tokio::spawn(axum::serve(listener, sqs.router()).into_future());

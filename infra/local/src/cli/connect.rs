@@ -72,6 +72,7 @@ impl Place {
             worker_timeout: Duration::from_secs(self.running.worker_timeout_seconds),
             workers: usize::from(self.running.workers),
             lifelike: self.running.as_aws,
+            durable: self.running.durable,
             model: ModelChoice::from_lookup(lookup),
             rehearsal: Rehearsal {
                 think_time: Duration::from_millis(self.running.think_ms),

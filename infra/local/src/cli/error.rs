@@ -92,6 +92,9 @@ pub enum CliError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A bench.
+    #[error("the measurement came to no end")]
+    Bench(#[from] crate::bench::BenchError),
     /// A soak.
     #[error("the soak came to no verdict")]
     Soak(#[from] crate::soak::run::SoakError),

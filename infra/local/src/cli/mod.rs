@@ -1,6 +1,7 @@
 //! The command line: the stack in a terminal, and everything that a person does with jobs.
 
 mod agents;
+mod bench;
 mod client;
 mod commands;
 mod connect;
@@ -57,6 +58,10 @@ struct Running {
     /// sweeper comes once a minute.
     #[arg(long, global = true)]
     as_aws: bool,
+    /// Have every commit of the table and the queues reach the disk before it is answered. Without it an answered write
+    /// survives the death of every process, but the last ones may not survive a power failure.
+    #[arg(long, global = true)]
+    durable: bool,
     /// Time that the stand-in model takes for an answer, in milliseconds.
     #[arg(long, global = true, default_value_t = 150, value_name = "MS")]
     think_ms: u64,
@@ -148,6 +153,8 @@ enum Command {
     },
     /// Load a stack of its own with jobs, kill its processes at random, and judge: nothing lost, nothing doubled?
     Soak(soak::SoakArguments),
+    /// Measure what a step, a wait and a crash cost on this machine, on stacks of its own.
+    Bench(bench::BenchArguments),
     /// Run one of the Lambda functions; the stack starts these.
     #[command(hide = true)]
     Function {

@@ -66,6 +66,8 @@ pub struct StackOptions {
     /// Whether to behave as AWS does where the stack could do better: nobody sees a worker die, its messages stay
     /// invisible, the sweeper comes once a minute.
     pub lifelike: bool,
+    /// Whether each commit of the stores reaches the disk before it is answered, as [`stores::StoresConfig::durable`].
+    pub durable: bool,
     /// The model that answers; none: the stand-in.
     pub model: Option<ModelChoice>,
     /// How the stand-in behaves.
@@ -90,6 +92,7 @@ impl StackOptions {
             worker_timeout: Duration::from_secs(900),
             workers: 4,
             lifelike: false,
+            durable: false,
             model: None,
             rehearsal: Rehearsal::default(),
             env: BTreeMap::new(),
@@ -185,6 +188,7 @@ impl Stack {
         let stores = stores::start(StoresConfig {
             jobs_visibility_seconds: u32::try_from(options.worker_timeout.as_secs()).unwrap_or(u32::MAX).max(1),
             faults: options.faults.clone(),
+            durable: options.durable,
             ..StoresConfig::new(&options.data)
         })
         .await?;

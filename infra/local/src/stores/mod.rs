@@ -76,6 +76,9 @@ pub struct StoresConfig {
     pub dead_letter_queue: String,
     /// How long a received continuation stays invisible, in seconds: at least the worker's time limit.
     pub jobs_visibility_seconds: u32,
+    /// Whether each commit reaches the disk before it is answered (SQLite's `synchronous = FULL`). Otherwise it is in the
+    /// hands of the system (`NORMAL`): an answered write survives the death of every process, but not a power failure.
+    pub durable: bool,
     /// What goes wrong. None: nothing, and nobody can order it later.
     pub faults: Option<FaultPlan>,
 }
@@ -97,6 +100,7 @@ impl StoresConfig {
             jobs_queue: "longhaul-jobs".to_owned(),
             dead_letter_queue: "longhaul-dead-letters".to_owned(),
             jobs_visibility_seconds: 900,
+            durable: false,
             faults: None,
         }
     }
@@ -205,6 +209,7 @@ pub async fn start(config: StoresConfig) -> Result<Stores, StoresError> {
         folder: config.data_dir.clone(),
         port: config.ports.dynamodb,
         table: config.table.clone(),
+        durable: config.durable,
         faults: faults.clone(),
     })
     .await?;
@@ -242,6 +247,7 @@ async fn open_queues(config: &StoresConfig, endpoint: String, faults: Faults) ->
         file: config.data_dir.join("sqs.sqlite"),
         region: config.region.clone(),
         endpoint: endpoint.clone(),
+        durable: config.durable,
     })?
     .with_faults(faults);
     let jobs = QueueName::parse(&config.jobs_queue)?;

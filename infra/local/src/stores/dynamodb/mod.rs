@@ -86,6 +86,7 @@ pub(super) struct DynamoDbConfig {
     pub(super) folder: PathBuf,
     pub(super) port: u16,
     pub(super) table: String,
+    pub(super) durable: bool,
     pub(super) faults: Faults,
 }
 
@@ -224,6 +225,11 @@ impl Parts {
         // The engine takes its path as text; a rewritten path would be another file.
         let path = file.to_str().ok_or_else(|| DynamoDbError::Path(file.clone()))?;
         let database = Database::new(path).map_err(DynamoDbError::Engine)?;
+        if !config.durable {
+            // The engine opens its file with SQLite's default, a flush for each commit, and has no setting for it. The end
+            // of its bulk loading is what sets `synchronous = NORMAL`; a load that never began has nothing else to undo.
+            database.disable_bulk_loading().map_err(DynamoDbError::Engine)?;
+        }
         table::ensure(&database, &config.table)?;
         let records = Arc::new(Mutex::new(StreamRecords::open(&file, &config.table)?));
         let positions = Positions::load(&config.folder)?;

@@ -1,9 +1,9 @@
 //! The queue file: SQLite in WAL mode, the truth that everything in memory can be rebuilt from.
 //!
 //! Writes of one group of requests share one transaction. A write that fails spoils its whole group: the
-//! group is rolled back, and nobody of it is told that something is stored. `synchronous = NORMAL` survives
-//! the death of the process at any point; the loss of power can cost the last moments, which the protocol
-//! above bears, because continuations may be lost.
+//! group is rolled back, and nobody of it is told that something is stored. Unless it is to be durable, `synchronous =
+//! NORMAL` survives the death of the process at any point; the loss of power can cost the last moments, which the
+//! protocol above bears, because continuations may be lost.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -106,8 +106,8 @@ pub(super) struct QueueFile {
 
 impl QueueFile {
     /// Opens the file, making it when it is not there.
-    pub(super) fn open(path: &Path) -> Result<Self, SqsError> {
-        let connection = connect(path).map_err(|source| SqsError::Open { path: path.to_path_buf(), source })?;
+    pub(super) fn open(path: &Path, durable: bool) -> Result<Self, SqsError> {
+        let connection = connect(path, durable).map_err(|source| SqsError::Open { path: path.to_path_buf(), source })?;
         let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(not_stored)?;
         if version > FILE_VERSION {
             return Err(SqsError::Unreadable(format!("file version {version}")));
@@ -389,11 +389,11 @@ impl QueueFile {
     }
 }
 
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
+fn connect(path: &Path, durable: bool) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_WAIT)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "synchronous", if durable { "FULL" } else { "NORMAL" })?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     Ok(connection)
 }

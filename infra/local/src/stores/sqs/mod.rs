@@ -65,6 +65,8 @@ pub struct SqsConfig {
     pub region: String,
     /// What queue URLs begin with: `http://127.0.0.1:<port>`.
     pub endpoint: String,
+    /// Whether each commit reaches the disk before it is answered.
+    pub durable: bool,
 }
 
 /// How many messages of a queue are in which state.
@@ -96,7 +98,7 @@ impl Sqs {
     /// # Errors
     /// When the file cannot be opened or read, or the thread cannot be started.
     pub fn open(config: SqsConfig) -> Result<Self, SqsError> {
-        let file = QueueFile::open(&config.file)?;
+        let file = QueueFile::open(&config.file, config.durable)?;
         let keeper = Keeper::new(file, config.region.clone(), Millis::now())?;
         let (orders, inbox) = mpsc::channel();
         std::thread::Builder::new()
