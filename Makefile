@@ -117,10 +117,23 @@ verify-model:
 mutants:
 	cargo run --release -p longhaul-model --bin mutants
 
-# Measurements in release: submit latency, start and memory of the functions. One JSON line each.
+# Measurements in release, one JSON line each. Nothing else should run on the machine.
 bench:
 	cargo build --release --workspace --bins
-	cargo bench -p longhaul-tests --bench stack
+	target/release/longhaul bench --json
+
+# The same job on Longhaul, Restate, DBOS, LangGraph and Celery, side by side; see tests/bench/README.md for what is installed.
+PEERS := longhaul,longhaul-durable,restate,dbos-pg,langgraph-pg,celery-redis
+.PHONY: bench-peers scale
+bench-peers:
+	cargo build --release --workspace --bins
+	tests/bench/setup.sh
+	target/bench/venv/bin/python tests/bench/bench.py --peers $(PEERS)
+	target/bench/venv/bin/python tests/bench/table.py
+
+# A hundred thousand jobs against what AWS allows, in virtual time: the tables of docs/scale.md.
+scale:
+	cargo run --quiet -p longhaul-scale
 
 # template.yaml and the CDK construct: valid, linted behind the SAM transform, held to each other, to the code's table, to
 # the rights that the code's calls need and to the runbook; broken templates must be caught. No account is asked.

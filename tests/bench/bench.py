@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Agent-10 comparison harness. One JSON line per peer and metric on stdout (and in ../out/).
+"""Agent-10 comparison harness. One JSON line per peer and metric on stdout (and in target/bench/out).
    bench.py [--peers a,b] [--metrics a,b,c,d,e,f] [--reps 3] [--jobs 200] [--conc 64] [--waiting 500]"""
 import argparse, asyncio, json, os, pathlib, re, shutil, signal, statistics as st, subprocess, sys, threading, time
 import aiohttp
@@ -188,7 +188,7 @@ class Longhaul(Peer):
     """The embedded stack with its real functions: HTTP gateway, api Lambda, DynamoDB, SQS, worker Lambdas, stream,
     websocket Lambda. Ends are learned from the WebSocket API, as a page would."""
     name = "longhaul"
-    durability = "SQLite WAL behind the DynamoDB and SQS protocols, as `longhaul up` opens them (see docs/performance.md)"
+    durability = "SQLite WAL, synchronous NORMAL: survives the death of every process, not a power failure"
     notes = "the program that people run; the functions are its child processes"
     workers, extra = 4, []
     def __init__(s): super().__init__(); s.llm, s.delay, s.ends, s.push = LLM1, 0, {}, None
@@ -238,6 +238,10 @@ class Longhaul(Peer):
         f = s.ends.setdefault(j["id"], asyncio.get_running_loop().create_future())
         await s.push.send_json({"action": "subscribe", "job": j["id"], "after": 0})
         assert await asyncio.wait_for(f, 240) == "longhaul.AgentJobCompleted"
+
+class LonghaulDurable(Longhaul):
+    name, extra = "longhaul-durable", ["--durable"]
+    durability = "SQLite WAL, synchronous FULL: a flush for each commit"
 
 class PgMixin:
     pgport = 15432
@@ -323,7 +327,7 @@ class FloorSql(Floor): name, mode, durability = "floor-sqlite", "sqlite", "SQLit
 class FloorGroup(Floor): name, mode, durability = "floor-sqlite-group", "group", "SQLite WAL synchronous=FULL, one writer thread, group commit"
 class FloorLog(Floor): name, mode, durability = "floor-log", "log", "append-only log, one writer thread, fdatasync per batch"
 
-PEERS = {c.name: c for c in (Longhaul, Restate, LangGraphPg, LangGraphSqlite, DbosPg, DbosQueue, DbosSqlite, Celery, CeleryPrefork, CeleryLate,
+PEERS = {c.name: c for c in (Longhaul, LonghaulDurable, Restate, LangGraphPg, LangGraphSqlite, DbosPg, DbosQueue, DbosSqlite, Celery, CeleryPrefork, CeleryLate,
                              FloorNone, FloorSql, FloorGroup, FloorLog)}
 
 # ---------------------------------------------------------------- metrics
