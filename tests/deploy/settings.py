@@ -21,7 +21,7 @@ EVERYTHING = NEEDED | {
     "WorkerTimeoutSeconds": "300",
     "WorkerMemoryMegabytes": "1024",
     "WorkerConcurrencyMax": "200",
-    "QueueBatchSize": "5",
+    "QueueBatchSize": "100",
     "ApiRequestsPerSecond": "50",
     "ApiRequestsBurst": "100",
     "DeletionProtection": "false",

@@ -10,7 +10,7 @@ import * as logs from 'aws-cdk-lib/aws-logs';
 import * as scheduler from 'aws-cdk-lib/aws-scheduler';
 import { Construct } from 'constructs';
 
-import { LonghaulProps, Settings } from './properties';
+import { BATCH_WITHOUT_WINDOW_MAX, LonghaulProps, Settings } from './properties';
 import { Rights } from './rights';
 import { Storage } from './storage';
 
@@ -162,6 +162,7 @@ function invoke(scope: Construct, context: FunctionsContext, worker: lambda.Func
     target: worker,
     eventSourceArn: storage.jobs.queueArn,
     batchSize: settings.batchSize,
+    maxBatchingWindow: settings.batchSize > BATCH_WITHOUT_WINDOW_MAX ? Duration.seconds(1) : undefined,
     reportBatchItemFailures: true,
     // Bounds the workers before messages are received. Reserved concurrency would throttle after it, and each throttle
     // costs messages a receive.

@@ -70,7 +70,8 @@ export interface WorkerProps {
    */
   readonly maxConcurrency?: number;
   /**
-   * Jobs that one invocation drives at most, 1 to 10. More would need a batching window, a delay of every step.
+   * Jobs that one invocation drives at most, 1 to 500. Above 10, the queue is given a second to gather a batch, once an
+   * invocation: for deployments with hundreds of jobs at once (docs/scale.md).
    * @default 10
    */
   readonly batchSize?: number;
@@ -183,7 +184,9 @@ const TIMEOUT_MAX_SECONDS = 900;
 /** Longest model call: a step must fit into an invocation with room to spare. */
 const MODEL_TIME_LIMIT_MAX_SECONDS = 600;
 /** Largest batch that SQS hands over without a window. */
-const BATCH_MAX = 10;
+export const BATCH_WITHOUT_WINDOW_MAX = 10;
+/** Largest batch: what one process drives with the memory that a worker can have. */
+const BATCH_MAX = 500;
 /** What `MaximumConcurrency` of an SQS event source may be. */
 const CONCURRENCY_MIN = 2;
 const CONCURRENCY_MAX = 1_000;
@@ -197,7 +200,7 @@ export function settled(props: LonghaulProps) {
     workerTimeout: props.worker?.timeout ?? Duration.seconds(TIMEOUT_MAX_SECONDS),
     workerMemory: props.worker?.memorySize ?? 512,
     maxConcurrency: props.worker?.maxConcurrency ?? 50,
-    batchSize: props.worker?.batchSize ?? BATCH_MAX,
+    batchSize: props.worker?.batchSize ?? BATCH_WITHOUT_WINDOW_MAX,
     modelTimeLimit: props.model.timeLimit ?? Duration.minutes(2),
     requestsPerSecond: props.api?.requestsPerSecond ?? 200,
     requestsBurst: props.api?.requestsBurst ?? 400,

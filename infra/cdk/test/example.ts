@@ -44,7 +44,7 @@ export function everything(stack: Stack): LonghaulProps {
     tokens: { ...tokens, tenantClaim: 'org', scopeClaim: 'permissions', authorizerAtGateway: true },
     model: { ...model, key: Secret.fromSecretCompleteArn(stack, 'ModelKey', SECRET_ARN), timeLimit: Duration.minutes(5) },
     architecture: Architecture.X86_64,
-    worker: { timeout: Duration.minutes(5), memorySize: 1024, maxConcurrency: 200, batchSize: 5 },
+    worker: { timeout: Duration.minutes(5), memorySize: 1024, maxConcurrency: 200, batchSize: 100 },
     api: {
       requestsPerSecond: 50,
       requestsBurst: 100,

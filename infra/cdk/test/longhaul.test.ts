@@ -54,7 +54,7 @@ test('cdk-nag finds nothing, and every suppression is needed and says why', () =
 const REFUSED: [string, Partial<LonghaulProps>, RegExp][] = [
   ['an invocation longer than Lambda allows', { worker: { timeout: Duration.minutes(16) } }, /worker\.timeout is 960/],
   ['an invocation too short for any step', { worker: { timeout: Duration.seconds(5) } }, /worker\.timeout is 5/],
-  ['a batch that needs a window', { worker: { batchSize: 11 } }, /worker\.batchSize is 11/],
+  ['a batch that no process drives', { worker: { batchSize: 501 } }, /worker\.batchSize is 501/],
   ['a concurrency that AWS refuses', { worker: { maxConcurrency: 1 } }, /worker\.maxConcurrency is 1/],
   ['a model call that fits no invocation', { model: { ...usual().model, timeLimit: Duration.minutes(11) } }, /model\.timeLimit is 660/],
   ['payloads that go before their jobs', { payloadLifetime: Duration.days(30) }, /payloadLifetime is 30/],

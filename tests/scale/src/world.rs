@@ -179,8 +179,7 @@ impl World {
 
     fn invoke(&mut self) {
         let worker = self.workers.len();
-        let batch: Vec<usize> =
-            std::iter::from_fn(|| self.queue.receive()).take(self.setting.batch).collect();
+        let batch: Vec<usize> = std::iter::from_fn(|| self.queue.receive()).take(self.setting.batch).collect();
         self.workers.push(Worker { began: self.now, messages: batch.len(), jobs: batch.len(), ended_jobs_ms: 0 });
         self.open_workers += 1;
         self.in_flight += batch.len();

@@ -49,9 +49,8 @@ async fn start(function: &str, kind: &str, program: &PathBuf, arguments: &[&str]
 }
 
 async fn once(function: &str, program: &Path, arguments: &[&str]) -> Result<(Duration, u64), BenchError> {
-    let runtime = TcpListener::bind("127.0.0.1:0")
-        .await
-        .map_err(BenchError::io("no Runtime API can listen on 127.0.0.1"))?;
+    let runtime =
+        TcpListener::bind("127.0.0.1:0").await.map_err(BenchError::io("no Runtime API can listen on 127.0.0.1"))?;
     let address = runtime.local_addr().map_err(BenchError::io("the Runtime API has no address"))?;
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(environment(function, &address.to_string()));

@@ -48,10 +48,10 @@ pub(super) async fn bench(workers: u16, durable: bool, arguments: BenchArguments
 }
 
 fn row(measure: &Measure) -> String {
-    let name = measure.of.as_ref().map_or_else(
-        || measure.metric.replace('_', " "),
-        |of| format!("{} ({of})", measure.metric.replace('_', " ")),
-    );
+    let name = measure
+        .of
+        .as_ref()
+        .map_or_else(|| measure.metric.replace('_', " "), |of| format!("{} ({of})", measure.metric.replace('_', " ")));
     let numbers: Vec<String> = measure.numbers.iter().map(|(name, value)| format!("{name} {value}")).collect();
     let bound = measure.bound.as_ref().map_or_else(String::new, |bound| {
         format!("  [{} at most {}: {}]", bound.of, bound.most, if bound.met { "met" } else { "MISSED" })

@@ -107,7 +107,8 @@ pub(super) struct QueueFile {
 impl QueueFile {
     /// Opens the file, making it when it is not there.
     pub(super) fn open(path: &Path, durable: bool) -> Result<Self, SqsError> {
-        let connection = connect(path, durable).map_err(|source| SqsError::Open { path: path.to_path_buf(), source })?;
+        let connection =
+            connect(path, durable).map_err(|source| SqsError::Open { path: path.to_path_buf(), source })?;
         let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(not_stored)?;
         if version > FILE_VERSION {
             return Err(SqsError::Unreadable(format!("file version {version}")));
