@@ -75,6 +75,8 @@ impl Refused {
             OutsideError::Ended => Self(Problem::JobEnded { status: None }),
             OutsideError::Full => Self(Problem::JobFull),
             OutsideError::NotReplayable => Self(Problem::NotReplayable { status: None }),
+            OutsideError::NoPosition => Self(Problem::field("", "names a position or step that the job does not have")),
+            OutsideError::Repeats { effects } => Self(Problem::RepeatsEffects { effects }),
             OutsideError::Store(error) => error.into(),
             OutsideError::Journal(error) => error.into(),
         }

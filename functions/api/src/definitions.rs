@@ -96,6 +96,17 @@ pub(crate) async fn view(service: &Service, tenant: &TenantId, text: &str) -> Re
     }
 }
 
+/// The definition of the agent of a job, as its author wrote it; none when the agent ships with Longhaul.
+pub(crate) async fn source(service: &Service, tenant: &TenantId, agent: &AgentRef) -> Result<Option<Value>, Refused> {
+    if service.agents().find(&agent.to_string()).is_ok() {
+        return Ok(None);
+    }
+    match service.store().definition(tenant, agent).await? {
+        Some(saved) => Ok(Some(json(&saved, "definition", &saved.definition)?)),
+        None => Ok(None),
+    }
+}
+
 /// Saves a definition; whether it is a new version, and which.
 pub(crate) async fn save(
     service: &Service,
@@ -161,7 +172,8 @@ fn json(saved: &SavedDefinition, attribute: &str, text: &str) -> Result<Value, S
 }
 
 /// What people are shown of a definition, as JSON.
-fn card_of(agent: &AgentRef, definition: &Definition) -> String {
+#[must_use]
+pub fn card_of(agent: &AgentRef, definition: &Definition) -> String {
     let asks = definition.tools.iter().filter_map(|tool| match tool {
         Tool::AskPerson(tool) => tool.name.parse().ok(),
         Tool::Http(_) | Tool::Lambda(_) | Tool::Mcp(_) | Tool::RunAgent(_) | Tool::Documents(_) | Tool::Search(_) => {

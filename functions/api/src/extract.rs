@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::request::Parts;
-use longhaul::engine::JobId;
 use longhaul::engine::ids::{SignalKey, SignalName};
 use longhaul::engine::limits::BODY_BYTES_MAX;
+use longhaul::engine::{JobId, Seq};
 use longhaul::store::JobRef;
 use longhaul_definition::Format;
 use longhaul_wire::{Caller, Problem, requests};
@@ -45,6 +45,20 @@ impl<S: Send + Sync> FromRequestParts<S> for JobPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
         let text = path_parameter(parts, state, "id").await;
         text.parse().map(Self).map_err(|_| Refused(Problem::NoSuchJob { job: text }))
+    }
+}
+
+/// The journal position that the address names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PositionPath(pub(crate) Seq);
+
+impl<S: Send + Sync> FromRequestParts<S> for PositionPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let text = path_parameter(parts, state, "position").await;
+        let seq = text.parse().map(Seq).ok().filter(|seq| *seq >= Seq::FIRST);
+        seq.map(Self).ok_or_else(|| Refused(Problem::parameter("position", "must be a whole number of at least 1")))
     }
 }
 

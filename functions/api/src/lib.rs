@@ -20,6 +20,7 @@ mod watch;
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 use longhaul_wire::TokenCheck;
 
+pub use definitions::card_of;
 pub use routes::{openapi, router};
 pub use service::Service;
 

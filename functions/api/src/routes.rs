@@ -3,6 +3,8 @@
 mod agents;
 mod control;
 mod events;
+mod export;
+mod fork;
 mod jobs;
 mod plain;
 mod submit;
@@ -47,7 +49,7 @@ impl Modify for Token {
             .scheme(HttpAuthScheme::Bearer)
             .bearer_format("JWT")
             .description(Some(
-                "Scopes: `jobs:read` (look), `jobs:write` (submit, signal, cancel), `jobs:operate` (replay), `agents:write` \
+                "Scopes: `jobs:read` (look), `jobs:write` (submit, signal, cancel), `jobs:operate` (replay, fork), `agents:write` \
                  (define agents).",
             ))
             .build();
@@ -60,10 +62,13 @@ fn described() -> OpenApiRouter<Service> {
         .routes(routes!(submit::submit, jobs::list))
         .routes(routes!(jobs::get))
         .routes(routes!(jobs::journal))
+        .routes(routes!(export::entry))
+        .routes(routes!(export::export))
         .routes(routes!(events::events))
         .routes(routes!(control::cancel))
         .routes(routes!(control::signal))
         .routes(routes!(control::replay))
+        .routes(routes!(fork::fork))
         .routes(routes!(jobs::dead_letters))
         .routes(routes!(agents::list))
         .routes(routes!(agents::get, agents::put))

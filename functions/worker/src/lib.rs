@@ -6,6 +6,7 @@
 
 mod batch;
 mod broadcast;
+mod by_hand;
 mod definitions;
 mod metrics;
 mod redrive;
@@ -21,6 +22,7 @@ use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 
 pub use batch::{BatchError, Worker};
 pub use broadcast::Broadcast;
+pub use by_hand::step_by_hand;
 
 use crate::definitions::Definitions;
 use crate::metrics::{Meter, Metered};
@@ -40,6 +42,12 @@ pub enum RunError {
     /// What definitions run with.
     #[error("what definitions run with cannot be made ready")]
     Equipment(#[source] longhaul_agent::defined::equipment::EquipmentError),
+    /// A session's name.
+    #[error("the session has no name")]
+    Session(#[source] longhaul::engine::ids::IdError),
+    /// A job that a person drives.
+    #[error("the job was not driven on")]
+    Driven(#[source] Box<longhaul::drive::DriveError>),
     /// The Lambda runtime.
     #[error("the Lambda runtime ended")]
     Runtime(#[source] lambda_runtime::Error),

@@ -51,7 +51,8 @@ impl Done {
             | Entry::Emitted { .. }
             | Entry::Signalled { .. }
             | Entry::CancelRequested { .. }
-            | Entry::Replayed { .. } => {}
+            | Entry::Replayed { .. }
+            | Entry::Forked { .. } => {}
         }
     }
 

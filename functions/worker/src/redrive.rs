@@ -44,7 +44,14 @@ pub(crate) async fn replay<S: Store>(
             tracing::info!(seq = taken.seq.map(|seq| seq.0), "replayed by queue redrive");
             Ok(())
         }
-        Err(OutsideError::NoJob | OutsideError::NotReplayable | OutsideError::Ended | OutsideError::OtherRequest) => {
+        Err(
+            OutsideError::NoJob
+            | OutsideError::NotReplayable
+            | OutsideError::Ended
+            | OutsideError::OtherRequest
+            | OutsideError::NoPosition
+            | OutsideError::Repeats { .. },
+        ) => {
             tracing::info!("a dead letter whose job has gone on since");
             Ok(())
         }

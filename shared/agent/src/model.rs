@@ -6,6 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use longhaul::engine::job::Overrides;
 use longhaul::{Ctx, EffectKey, ErrorClass, Live, RetryPolicy, StepError, Usage};
 use longhaul_llm::{
     ChatCompletions, Cut, Delta, Message, Model, ModelError, ModelErrorKind, ModelReply, ModelRequest, ResponseFormat,
@@ -105,6 +106,10 @@ impl<'a> Asking<'a> {
         Self { key: effect.to_string(), shown: Some((live, effect)) }
     }
 
+    fn overrides(&self) -> Option<&Overrides> {
+        self.shown.map(|(live, _)| live.overrides())
+    }
+
     pub(crate) fn show(&self, delta: &Delta) {
         let Some((live, effect)) = self.shown else { return };
         match delta {
@@ -188,7 +193,7 @@ impl ModelSteps {
             let value: T = serde_json::from_value(value).map_err(|error| error.to_string())?;
             good(&value).map(|()| value)
         };
-        let mut request = self.request(question.system, &question.user, asking.key.clone());
+        let mut request = self.request(asking, question.system, &question.user);
         request.response_format = ResponseFormat::JsonSchema { name: form.to_owned(), schema: schema.clone() };
         let first = self.call(asking, &request).await?;
         let spent = usage(&first);
@@ -221,14 +226,16 @@ impl ModelSteps {
 
     /// Asks for free text, inside a step's body.
     pub(crate) async fn say(&self, asking: &Asking<'_>, system: &str, user: &str) -> Result<Answer<String>, StepError> {
-        let reply = self.call(asking, &self.request(system, user, asking.key.clone())).await?;
+        let reply = self.call(asking, &self.request(asking, system, user)).await?;
         Ok(Answer { value: reply.message.text(), usage: usage(&reply), model: reply.model })
     }
 
-    fn request(&self, system: &str, user: &str, key: String) -> ModelRequest {
+    fn request(&self, asking: &Asking<'_>, system: &str, user: &str) -> ModelRequest {
+        let Overrides { model, instructions } = asking.overrides().cloned().unwrap_or_default();
+        let system = instructions.as_deref().unwrap_or(system);
         let messages = vec![Message::system(system), Message::user(user)];
-        let mut request = ModelRequest::new(self.model.clone(), messages);
-        request.idempotency_key = Some(key);
+        let mut request = ModelRequest::new(model.unwrap_or_else(|| self.model.clone()), messages);
+        request.idempotency_key = Some(asking.key.clone());
         request.time_limit_ms = u64::try_from(self.call_time_limit.as_millis()).unwrap_or(u64::MAX);
         request
     }

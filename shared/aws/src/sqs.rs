@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn what_is_newer_or_none_of_ours_is_told_apart() {
-        let newer = r#"{"v": 2, "kind": "something unheard of"}"#;
-        assert!(matches!(Incoming::parse(newer), Err(IncomingError::Newer { found: 2 })));
+        let newer = r#"{"v": 3, "kind": "something unheard of"}"#;
+        assert!(matches!(Incoming::parse(newer), Err(IncomingError::Newer { found: 3 })));
         for body in [
             "",
             "{}",

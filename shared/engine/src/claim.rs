@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::ids::{Epoch, Nonce, Seq, SessionId};
-use crate::job::{Job, JobState, JobWrite, Lease, Mismatch, Progress, Totals};
+use crate::job::{Job, JobState, JobWrite, Lease, Mismatch, Origin, Progress, Totals};
 use crate::journal::{Ending, Journal};
 use crate::limits;
 use crate::time::Timestamp;
@@ -37,6 +37,26 @@ pub fn holder(beat_at: Option<Timestamp>, now: Timestamp) -> Holder {
     match beat_at {
         Some(at) if now.since(at) < Duration::from_millis(limits::SESSION_SILENCE_MAX_MS) => Holder::Alive,
         Some(_) | None => Holder::Dead,
+    }
+}
+
+/// Who would drive a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Driver {
+    /// A worker that was called by a message.
+    #[default]
+    Worker,
+    /// A person, step by step.
+    Person,
+}
+
+/// Whether somebody may drive a job at all. One that came as a file is for people to look at: what it did elsewhere must
+/// not be done again because a message went astray.
+#[must_use]
+pub const fn may_drive(origin: &Origin, driver: Driver) -> bool {
+    match (origin, driver) {
+        (Origin::Submitted | Origin::Forked(_), Driver::Worker) | (Origin::Imported(_), Driver::Person) => true,
+        (Origin::Imported(_), Driver::Worker) | (Origin::Submitted | Origin::Forked(_), Driver::Person) => false,
     }
 }
 

@@ -114,6 +114,12 @@ pub struct Edit {
     /// A new budget, whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
+    /// Another model for its agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Other instructions for its agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
 }
 
 /// One entry of a job's journal.
@@ -260,6 +266,15 @@ pub enum Entry {
         #[serde(default)]
         edit: Edit,
     },
+    /// All that a fork keeps of the job that it was made of stands before this entry; the agent begins behind it.
+    Forked {
+        /// The job that it was made of.
+        job: JobId,
+        /// The first position there of which nothing is kept.
+        at: Seq,
+        /// How many outcomes and signals were kept.
+        kept: u64,
+    },
 }
 
 impl Entry {
@@ -278,7 +293,55 @@ impl Entry {
             | Self::Emitted { .. }
             | Self::Signalled { .. }
             | Self::CancelRequested { .. }
-            | Self::Replayed { .. } => false,
+            | Self::Replayed { .. }
+            | Self::Forked { .. } => false,
+        }
+    }
+
+    /// The step that it is about.
+    #[must_use]
+    pub const fn step(&self) -> Option<&StepId> {
+        match self {
+            Self::StepStarted { id }
+            | Self::StepCompleted { id, .. }
+            | Self::AttemptFailed { id, .. }
+            | Self::StepFailed { id, .. }
+            | Self::Waiting { id, .. }
+            | Self::WaitEnded { id, .. }
+            | Self::Emitted { id, .. } => Some(id),
+            Self::Claimed { .. }
+            | Self::Signalled { .. }
+            | Self::CancelRequested { .. }
+            | Self::Completed { .. }
+            | Self::Failed { .. }
+            | Self::Cancelled { .. }
+            | Self::Replayed { .. }
+            | Self::Forked { .. } => None,
+        }
+    }
+
+    /// The version of the protocol that one must know to read it.
+    #[must_use]
+    fn version(&self) -> u32 {
+        match self {
+            Self::Forked { .. } => limits::PROTOCOL_VERSION,
+            Self::Replayed { edit, .. } if edit.model.is_some() || edit.instructions.is_some() => {
+                limits::PROTOCOL_VERSION
+            }
+            Self::Claimed { .. }
+            | Self::StepStarted { .. }
+            | Self::StepCompleted { .. }
+            | Self::AttemptFailed { .. }
+            | Self::StepFailed { .. }
+            | Self::Waiting { .. }
+            | Self::WaitEnded { .. }
+            | Self::Emitted { .. }
+            | Self::Signalled { .. }
+            | Self::CancelRequested { .. }
+            | Self::Completed { .. }
+            | Self::Failed { .. }
+            | Self::Cancelled { .. }
+            | Self::Replayed { .. } => limits::PROTOCOL_VERSION_PLAIN,
         }
     }
 }
@@ -299,10 +362,11 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A batch of this protocol version.
+    /// A batch of the lowest protocol version that knows its entries.
     #[must_use]
-    pub const fn new(at: Seq, nonce: Nonce, written_at: Timestamp, entries: Vec<Entry>) -> Self {
-        Self { v: limits::PROTOCOL_VERSION, at, nonce, written_at, entries }
+    pub fn new(at: Seq, nonce: Nonce, written_at: Timestamp, entries: Vec<Entry>) -> Self {
+        let v = entries.iter().map(Entry::version).max().unwrap_or(limits::PROTOCOL_VERSION_PLAIN);
+        Self { v, at, nonce, written_at, entries }
     }
 
     /// The first position behind it.

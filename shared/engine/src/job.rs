@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::budget::Budget;
+use crate::fork::Fork;
 use crate::ids::{AgentRef, Epoch, JobId, Nonce, Seq, SessionId, StepKey, TenantId};
 use crate::limits;
 use crate::time::Timestamp;
@@ -210,6 +211,62 @@ pub struct Parent {
     pub depth: u32,
 }
 
+/// A job that came as a file from elsewhere, to be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Imported {
+    /// When it came.
+    pub at: Timestamp,
+}
+
+/// Where a job comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(tag = "from", rename_all = "snake_case")]
+pub enum Origin {
+    /// Somebody asked for it, or a job that waits for it.
+    #[default]
+    Submitted,
+    /// It begins with outcomes of another job.
+    Forked(Fork),
+    /// It came as a file. No worker drives it; a person may, step by step.
+    Imported(Imported),
+}
+
+impl Origin {
+    /// Whether it is the usual one.
+    #[must_use]
+    pub fn is_submitted(&self) -> bool {
+        *self == Self::Submitted
+    }
+
+    /// Of a job that one of this origin starts: whoever drives the parent drives the child.
+    #[must_use]
+    pub fn of_child(&self) -> Self {
+        match self {
+            Self::Submitted | Self::Forked(_) => Self::Submitted,
+            Self::Imported(imported) => Self::Imported(*imported),
+        }
+    }
+}
+
+/// What a person has a job's agent use instead of what it brings.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Overrides {
+    /// The model, in the form in which the agent names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The instructions that stand above every question to the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+}
+
+impl Overrides {
+    /// Whether nothing is overridden.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// What a caller asked for: the part of a job that never changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
@@ -233,6 +290,12 @@ pub struct Order {
     /// The job that waits for this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+    /// Where the job comes from.
+    #[serde(default, skip_serializing_if = "Origin::is_submitted")]
+    pub origin: Origin,
+    /// What its agent uses instead of what it brings.
+    #[serde(default, skip_serializing_if = "Overrides::is_empty")]
+    pub overrides: Overrides,
     /// W3C trace context of the submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
@@ -254,6 +317,17 @@ impl Order {
             && self.budget == other.budget
             && self.webhook == other.webhook
             && self.labels == other.labels
+            && self.origin == other.origin
+            && self.overrides == other.overrides
+    }
+
+    /// The version of the protocol that one must know to drive this job rightly.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        match (&self.origin, self.overrides.is_empty()) {
+            (Origin::Submitted, true) => limits::PROTOCOL_VERSION_PLAIN,
+            (Origin::Submitted | Origin::Forked(_) | Origin::Imported(_), _) => limits::PROTOCOL_VERSION,
+        }
     }
 }
 

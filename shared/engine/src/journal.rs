@@ -34,6 +34,7 @@ pub struct Journal {
     edit: Edit,
     totals: Totals,
     replays: u32,
+    forked: bool,
 }
 
 impl Default for Journal {
@@ -51,6 +52,7 @@ impl Default for Journal {
             edit: Edit::default(),
             totals: Totals::default(),
             replays: 0,
+            forked: false,
         }
     }
 }
@@ -136,6 +138,7 @@ impl Journal {
             Entry::Failed { failure } => self.ended = Some((at, Ending::Failed { failure })),
             Entry::Cancelled { by, reason } => self.ended = Some((at, Ending::Cancelled { by, reason })),
             Entry::Replayed { key, by: _, from, edit } => self.replayed(key, from, edit),
+            Entry::Forked { .. } => self.forked = true,
         }
         Ok(())
     }
@@ -175,6 +178,27 @@ impl Journal {
         self.crashes_in_row = 0;
         self.progress_since_claim = true;
         self.replays = self.replays.saturating_add(1);
+        self.forget(from);
+        if edit.input.is_some() {
+            self.edit.input = edit.input;
+        }
+        if edit.budget.is_some() {
+            self.edit.budget = edit.budget;
+        }
+        if edit.model.is_some() {
+            self.edit.model = edit.model;
+        }
+        if edit.instructions.is_some() {
+            self.edit.instructions = edit.instructions;
+        }
+    }
+
+    /// Forgets what a replay without a position does: failures, so that the job goes on from its last good step.
+    pub(crate) fn forget_failures(&mut self) {
+        self.forget(None);
+    }
+
+    fn forget(&mut self, from: Option<Seq>) {
         let signals = &mut self.signals;
         self.steps.retain(|_, record| {
             let kept = from.is_none_or(|from| record.seq < from);
@@ -203,12 +227,6 @@ impl Journal {
                 | StepState::Emitted => kept,
             }
         });
-        if edit.input.is_some() {
-            self.edit.input = edit.input;
-        }
-        if edit.budget.is_some() {
-            self.edit.budget = edit.budget;
-        }
     }
 
     /// The next free position.
@@ -253,6 +271,17 @@ impl Journal {
     #[must_use]
     pub fn untaken_signal(&self, name: &SignalName) -> Option<&SignalRecord> {
         self.signals.iter().find(|signal| !signal.taken && signal.name == *name)
+    }
+
+    /// Signals that no wait has taken, in order.
+    pub fn untaken_signals(&self) -> impl Iterator<Item = &SignalRecord> {
+        self.signals.iter().filter(|signal| !signal.taken)
+    }
+
+    /// Whether all that a fork keeps of another job stands in it.
+    #[must_use]
+    pub const fn forked(&self) -> bool {
+        self.forked
     }
 
     /// The signal at a position.
@@ -335,6 +364,12 @@ impl Journal {
         }
         if let Some(budget) = self.edit.budget {
             order.budget = budget;
+        }
+        if let Some(model) = &self.edit.model {
+            order.overrides.model = Some(model.clone());
+        }
+        if let Some(instructions) = &self.edit.instructions {
+            order.overrides.instructions = Some(instructions.clone());
         }
         order
     }

@@ -10,6 +10,7 @@ pub mod budget;
 pub mod claim;
 pub mod entry;
 pub mod failure;
+pub mod fork;
 pub mod ids;
 pub mod job;
 pub mod journal;

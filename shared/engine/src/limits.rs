@@ -112,5 +112,8 @@ pub const BRANCHES_MAX: usize = 1_000;
 /// How long a finished job and its result are kept. Idempotency asks for 24 h; people ask what happened last week.
 pub const JOB_KEPT_SECONDS: u64 = 30 * 24 * 3_600;
 
-/// Version of the protocol, in every entry batch and continuation. A worker that meets a newer one leaves it alone.
-pub const PROTOCOL_VERSION: u32 = 1;
+/// Version of the protocol that this program knows. What a newer one wrote it leaves alone. Version 2 knows forks and
+/// imported jobs, which an older worker would drive as if they had just been submitted.
+pub const PROTOCOL_VERSION: u32 = 2;
+/// The version in whatever means the same to a program of version 1: nearly every job item, batch and message.
+pub const PROTOCOL_VERSION_PLAIN: u32 = 1;

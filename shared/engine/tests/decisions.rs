@@ -42,6 +42,8 @@ fn job(state: JobState, due: Option<Timestamp>) -> Job {
         webhook: None,
         labels: BTreeMap::new(),
         parent: None,
+        origin: Default::default(),
+        overrides: Default::default(),
         traceparent: None,
         submitted_at: NOW,
         submitted_by: "ada".to_owned(),
@@ -103,7 +105,7 @@ fn job_failed() -> Entry {
 }
 
 fn replayed(from: Option<u64>) -> Entry {
-    let edit = Edit { input: Some(json!({"topic": "edited"})), budget: None };
+    let edit = Edit { input: Some(json!({"topic": "edited"})), budget: None, ..Edit::default() };
     Entry::Replayed { key: "r".parse().unwrap(), by: "ada".to_owned(), from: from.map(Seq), edit }
 }
 

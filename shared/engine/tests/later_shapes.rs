@@ -53,6 +53,7 @@ fn entries() -> Vec<Value> {
         json!({ "type": "failed", "failure": failure }),
         json!({ "type": "cancelled", "by": "ada" }),
         json!({ "type": "replayed", "key": "k", "by": "ada", "from": 3, "edit": {} }),
+        json!({ "type": "forked", "job": "0190b6a2-7d3c-7c4e-9b1f-0a2b3c4d5e6f", "at": 5, "kept": 3 }),
     ]
 }
 
@@ -81,7 +82,7 @@ fn a_field_that_is_added_is_passed_over() {
 #[test]
 fn what_changes_the_meaning_is_refused() {
     let unknown = json!({ "type": "paused", "by": "ada" });
-    let edited = json!({ "type": "replayed", "key": "k", "by": "ada", "edit": { "model": "another" } });
+    let edited = json!({ "type": "replayed", "key": "k", "by": "ada", "edit": { "temperature": 1 } });
     let waited = json!({ "type": "waiting", "step": "2", "name": "n", "kind": "signal", "on": { "for": "weather" }, "until": null });
     for entry in [unknown, edited, waited] {
         assert!(serde_json::from_value::<Batch>(batch(entry.clone())).is_err(), "{entry}");

@@ -139,6 +139,7 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for ChildJob<'a, T> {
                     budget,
                     webhook: None,
                     parent: Some(Parent { job: shared.order.id, step: id.key.clone(), depth }),
+                    origin: shared.order.origin.of_child(),
                     submitted_at: shared.clock.now(),
                     ..shared.order.clone()
                 };

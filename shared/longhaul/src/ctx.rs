@@ -12,7 +12,7 @@ use futures::future::join_all;
 use longhaul_engine::budget::Budget;
 use longhaul_engine::entry::{Branch, StepId};
 use longhaul_engine::ids::AgentRef;
-use longhaul_engine::job::Mismatch;
+use longhaul_engine::job::{Mismatch, Overrides};
 use longhaul_engine::journal::StepRecord;
 use longhaul_engine::{Entry, ErrorClass, Failure, JobId, StepKey, StepKind, TenantId, limits};
 use serde::Serialize;
@@ -49,6 +49,12 @@ impl Ctx {
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
         &self.shared.order.tenant
+    }
+
+    /// What a person has this job's agent use instead of what it brings.
+    #[must_use]
+    pub fn overrides(&self) -> &Overrides {
+        &self.shared.order.overrides
     }
 
     /// A way to show people what an effect has so far, such as an answer that streams in: taken before the effect, used

@@ -9,6 +9,7 @@ pub mod clock;
 mod ctx;
 pub mod drive;
 mod error;
+pub mod forking;
 mod live;
 pub mod outside;
 mod registry;

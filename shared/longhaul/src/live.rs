@@ -11,6 +11,7 @@ use std::rc::Rc;
 
 use longhaul_engine::entry::StepId;
 use longhaul_engine::ids::Epoch;
+use longhaul_engine::job::Overrides;
 use longhaul_engine::{StepKey, limits};
 
 use crate::shared::Shared;
@@ -116,6 +117,12 @@ impl Drop for OnStage {
 pub struct Live(pub(crate) Rc<Shared>);
 
 impl Live {
+    /// What a person has the job's agent use instead of what it brings.
+    #[must_use]
+    pub fn overrides(&self) -> &Overrides {
+        &self.0.order.overrides
+    }
+
     /// Shows more of the running effect's text. Nothing happens when nobody listens.
     pub fn say(&self, effect: &EffectKey, text: &str) {
         if !text.is_empty() {

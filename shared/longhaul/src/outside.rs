@@ -8,7 +8,7 @@ use std::time::Duration;
 use longhaul_engine::append::{OnConflict, on_outside_conflict};
 use longhaul_engine::entry::Edit;
 use longhaul_engine::ids::{Nonce, Seq, SignalKey, SignalName};
-use longhaul_engine::job::{JobWrite, Order, Progress};
+use longhaul_engine::job::{JobWrite, Order, Origin, Progress};
 use longhaul_engine::journal::{Ending, FoldError};
 use longhaul_engine::{Batch, Entry, Job, JobState, Journal, Timestamp, limits};
 use serde_json::Value;
@@ -34,6 +34,15 @@ pub enum OutsideError {
     /// Only a job that failed or was cancelled can be replayed.
     #[error("only a job that FAILED or was CANCELLED can be replayed")]
     NotReplayable,
+    /// The journal of the job to be forked has no such position or step.
+    #[error("the job has no such position or step")]
+    NoPosition,
+    /// A fork would do again what may happen once at most.
+    #[error("effects that may happen once at most would be done again: {}", effects.join(", "))]
+    Repeats {
+        /// Their names.
+        effects: Vec<String>,
+    },
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -164,11 +173,14 @@ pub async fn replay<S: Store>(
     now: Timestamp,
 ) -> Result<TakenIn, OutsideError> {
     let stored = store.job(job).await?.ok_or(OutsideError::NoJob)?;
+    let imported = matches!(stored.order.origin, Origin::Imported(_));
     let entry = Entry::Replayed { key, by, from, edit };
     let (seq, over) = write_outside(store, job, now, &entry, |journal| match journal.ending() {
         Some(Ending::Failed { .. } | Ending::Cancelled { .. }) => Ok(Move::Append),
         // An earlier replay wrote its entry and died before it opened the job item: finish that one.
         None if stored.progress.state.is_terminal() => Ok(Move::Nothing),
+        // One that came as a file is there to be tried out.
+        Some(Ending::Completed { .. }) | None if imported => Ok(Move::Append),
         Some(Ending::Completed { .. }) | None => Err(OutsideError::NotReplayable),
     })
     .await?;

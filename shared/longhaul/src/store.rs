@@ -86,13 +86,13 @@ impl Continuation {
     /// "Go on with this job."
     #[must_use]
     pub const fn job(job: JobRef) -> Self {
-        Self { v: limits::PROTOCOL_VERSION, about: About::Job(job) }
+        Self { v: limits::PROTOCOL_VERSION_PLAIN, about: About::Job(job) }
     }
 
     /// The watchdog message of a session.
     #[must_use]
     pub const fn watchdog(session: SessionId, jobs: Vec<JobRef>) -> Self {
-        Self { v: limits::PROTOCOL_VERSION, about: About::Watchdog { session, jobs } }
+        Self { v: limits::PROTOCOL_VERSION_PLAIN, about: About::Watchdog { session, jobs } }
     }
 }
 

@@ -91,6 +91,8 @@ impl Workshop {
             webhook: None,
             labels: std::collections::BTreeMap::new(),
             parent: None,
+            origin: Default::default(),
+            overrides: Default::default(),
             traceparent: None,
             submitted_at: self.clock.now(),
             submitted_by: "ada".to_owned(),

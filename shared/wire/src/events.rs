@@ -68,6 +68,8 @@ event_types! {
     AgentJobCancelled,
     /// A person opened the ended job again.
     AgentJobReplayed,
+    /// All that a fork keeps of another job stands in it.
+    AgentJobForked,
 }
 
 impl EventType {
@@ -89,6 +91,7 @@ impl EventType {
             Entry::Failed { .. } => Self::AgentJobFailed,
             Entry::Cancelled { .. } => Self::AgentJobCancelled,
             Entry::Replayed { .. } => Self::AgentJobReplayed,
+            Entry::Forked { .. } => Self::AgentJobForked,
         }
     }
 
@@ -107,7 +110,8 @@ impl EventType {
             | Self::AgentProgress
             | Self::AgentSignalled
             | Self::AgentCancelRequested
-            | Self::AgentJobReplayed => false,
+            | Self::AgentJobReplayed
+            | Self::AgentJobForked => false,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_engine::entry::WaitFor;
-use longhaul_engine::job::{Mismatch, Status, Totals};
+use longhaul_engine::job::{Mismatch, Origin, Status, Totals};
 use longhaul_engine::journal::{Ending, StepState};
 use longhaul_engine::{Failure, Job, JobId, JobState, Journal, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -162,6 +162,38 @@ impl Links {
     }
 }
 
+/// Where a fork left the job that it was made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ForkedFrom {
+    /// The job.
+    #[schema(value_type = uuid::Uuid)]
+    pub job: JobId,
+    /// The first position of its journal of which nothing is kept.
+    pub position: u64,
+}
+
+/// An effect of a job that its fork does again, under a key of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RepeatedEffect {
+    /// The key of its step.
+    pub step: String,
+    /// Its name.
+    pub name: String,
+    /// Whether it was declared to happen once at most.
+    pub at_most_once: bool,
+}
+
+/// A fork, accepted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ForkView {
+    /// The new job.
+    pub job: JobView,
+    /// How many outcomes and signals it keeps.
+    pub kept: u64,
+    /// Effects of the other job that it does again.
+    pub repeats: Vec<RepeatedEffect>,
+}
+
 /// A job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(title = "Job")]
@@ -196,6 +228,19 @@ pub struct JobView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<uuid::Uuid>)]
     pub parent: Option<JobId>,
+    /// The job that it was made of, for a fork.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<ForkedFrom>,
+    /// When it was imported, for one that came as a file. No worker drives it by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = schemas::time)]
+    pub imported_at: Option<String>,
+    /// The model that its agent asks instead of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The instructions that its agent follows instead of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
     /// What the agent was asked, edits of replays applied; not among dead letters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
@@ -237,6 +282,11 @@ impl JobView {
             | JobState::Failed
             | JobState::Cancelled => (None, None),
         };
+        let (forked_from, imported_at) = match &order.origin {
+            Origin::Submitted => (None, None),
+            Origin::Forked(fork) => (Some(ForkedFrom { job: fork.job, position: fork.at.0 }), None),
+            Origin::Imported(imported) => (None, Some(rfc3339(imported.at))),
+        };
         Self {
             id: order.id,
             agent: order.agent.to_string(),
@@ -249,6 +299,10 @@ impl JobView {
             steps: job.progress.totals.steps,
             budget: order.budget.into(),
             parent: order.parent.as_ref().map(|parent| parent.job),
+            forked_from,
+            imported_at,
+            model: order.overrides.model.clone(),
+            instructions: order.overrides.instructions.clone(),
             input: None,
             result: None,
             truncated: false,
@@ -270,6 +324,8 @@ impl JobView {
         let order = journal.edited(&job.order);
         view.budget = order.budget.into();
         view.input = Some(order.input);
+        view.model = order.overrides.model;
+        view.instructions = order.overrides.instructions;
         if let Some(waiting) = &mut view.waiting {
             *waiting = open_waits(journal);
         }

@@ -6,6 +6,7 @@
 
 pub mod agents;
 pub mod events;
+pub mod export;
 pub mod jobs;
 pub mod journal;
 pub mod limits;

@@ -36,6 +36,14 @@ pub const WAIT_SECONDS_MAX: u64 = 25;
 
 /// Characters of a reason in somebody's words.
 pub const REASON_LENGTH_MAX: usize = 1_000;
+/// Characters of a model's name.
+pub const MODEL_LENGTH_MAX: usize = 256;
+/// Characters of instructions that a person gives a job: what the longest system prompts have, and small beside an input.
+pub const INSTRUCTIONS_LENGTH_MAX: usize = 64 * 1024;
+/// Characters of a step's key: eight fan-outs in each other have fewer.
+pub const STEP_LENGTH_MAX: usize = 256;
+/// Bytes of a part of an entry that is larger than a page, as it stands in an answer.
+pub const ENTRY_PART_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Characters of a webhook's address.
 pub const WEBHOOK_LENGTH_MAX: usize = 2_048;
 /// Bytes of a signal's payload: it stays inline in its journal entry.

@@ -142,6 +142,11 @@ pub enum Problem {
         /// Where the job stands.
         status: Option<Status>,
     },
+    /// A fork would do effects again that may happen once at most.
+    RepeatsEffects {
+        /// Their names.
+        effects: Vec<String>,
+    },
     /// The service cannot answer now.
     Unavailable {
         /// When to try again.
@@ -178,7 +183,7 @@ impl Problem {
             Self::NotAllowed { .. } => 403,
             Self::UnknownRoute { .. } | Self::NoSuchJob { .. } | Self::NoSuchAgent { .. } => 404,
             Self::MethodNotAllowed { .. } => 405,
-            Self::JobEnded { .. } | Self::JobFull | Self::NotReplayable { .. } => 409,
+            Self::JobEnded { .. } | Self::JobFull | Self::NotReplayable { .. } | Self::RepeatsEffects { .. } => 409,
             Self::BodyTooLarge { .. } => 413,
             Self::UnsupportedMediaType => 415,
             Self::KeyReused => 422,
@@ -209,6 +214,7 @@ impl Problem {
             Self::JobEnded { .. } => "job-ended",
             Self::JobFull => "job-full",
             Self::NotReplayable { .. } => "not-replayable",
+            Self::RepeatsEffects { .. } => "repeats-effects",
             Self::Unavailable { .. } => "unavailable",
             Self::Internal => "internal",
         }
@@ -236,6 +242,7 @@ impl Problem {
             Self::JobEnded { .. } => "The job has ended",
             Self::JobFull => "The job can take in nothing more",
             Self::NotReplayable { .. } => "The job cannot be replayed",
+            Self::RepeatsEffects { .. } => "The fork would do again what may happen once at most",
             Self::Unavailable { .. } => "The service cannot answer now",
             Self::Internal => "The service has a fault",
         }
@@ -296,6 +303,11 @@ impl Problem {
             Self::JobFull => {
                 "The job's journal has no room for further requests from outside. Submit another job.".into()
             }
+            Self::RepeatsEffects { effects } => format!(
+                "The job may have done these effects, each declared to happen once at most: {}. Fork from behind them, or \
+                 set `repeat_effects`.",
+                shortened(&effects.join(", "), limits::REASON_LENGTH_MAX)
+            ),
             Self::NotReplayable { status } => format!(
                 "{} Only a job that FAILED or was CANCELLED can be replayed.",
                 stands(*status, "The job is not in a state to be replayed.")
@@ -355,6 +367,7 @@ impl Problem {
             | Self::JobFull
             | Self::JobEnded { status: None }
             | Self::NotReplayable { status: None }
+            | Self::RepeatsEffects { .. }
             | Self::Unavailable { .. }
             | Self::Internal => Value::Null,
         };

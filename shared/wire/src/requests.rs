@@ -224,6 +224,76 @@ pub struct EditRequest {
     /// A new budget, whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
+    /// Another model, in the form in which the agent names its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 256)]
+    pub model: Option<String>,
+    /// Other instructions to stand above every question to the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 65536)]
+    pub instructions: Option<String>,
+}
+
+impl EditRequest {
+    /// Checks everything but a new input, whose form is the agent's.
+    fn check(&self) -> Result<(), Problem> {
+        let texts = [
+            ("model", &self.model, limits::MODEL_LENGTH_MAX),
+            ("instructions", &self.instructions, limits::INSTRUCTIONS_LENGTH_MAX),
+        ];
+        for (name, text, length_max) in texts {
+            let length = text.as_ref().map(|text| text.chars().count());
+            if length.is_some_and(|length| length == 0 || length > length_max) {
+                let detail = format!("must have 1 to {length_max} characters; leave it out to keep the agent's own");
+                return Err(Problem::field(format!("/edit/{name}"), detail));
+            }
+        }
+        self.budget.map_or(Ok(()), |budget| budget.check("/edit/budget"))
+    }
+
+    /// The edit as the journal keeps it.
+    #[must_use]
+    pub fn into_edit(self) -> Edit {
+        let Self { input, budget, model, instructions } = self;
+        Edit { input, budget: budget.map(Into::into), model, instructions }
+    }
+}
+
+/// POST /v1/jobs/{id}/fork.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForkRequest {
+    /// The first journal position of which nothing is kept. Without it and `step`, all but failed outcomes is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub from: Option<u64>,
+    /// The key of the first step that is done anew, such as `3`, in place of `from`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// What is changed before.
+    #[serde(default)]
+    pub edit: EditRequest,
+    /// Whether effects that were declared to happen once at most may be done again by the fork.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeat_effects: bool,
+}
+
+impl ForkRequest {
+    /// Checks everything but a new input, whose form is the agent's.
+    ///
+    /// # Errors
+    /// [`Problem::InvalidField`] with the first field at fault.
+    pub fn check(&self) -> Result<(), Problem> {
+        match (self.from, &self.step) {
+            (Some(0), _) => return Err(Problem::field("/from", "must be at least 1: a journal's first position")),
+            (Some(_), Some(_)) => return Err(Problem::field("/step", "must not be given together with `from`")),
+            (_, Some(step)) if step.is_empty() || step.chars().count() > limits::STEP_LENGTH_MAX => {
+                return Err(Problem::field("/step", "must be the key of a step, such as `3`"));
+            }
+            (_, Some(_) | None) => {}
+        }
+        self.edit.check()
+    }
 }
 
 /// POST /v1/jobs/{id}/replay.
@@ -249,7 +319,7 @@ impl ReplayRequest {
         if self.from == Some(0) {
             return Err(Problem::field("/from", "must be at least 1: a journal's first position"));
         }
-        self.edit.budget.map_or(Ok(()), |budget| budget.check("/edit/budget"))
+        self.edit.check()
     }
 
     /// Where outcomes are forgotten from.
@@ -261,7 +331,7 @@ impl ReplayRequest {
     /// The edit as the journal keeps it.
     #[must_use]
     pub fn into_edit(self) -> Edit {
-        Edit { input: self.edit.input, budget: self.edit.budget.map(Into::into) }
+        self.edit.into_edit()
     }
 }
 
@@ -366,7 +436,7 @@ pub fn idempotency_key(text: &str) -> Result<SignalKey, Problem> {
 
 /// Keys that the system itself writes under: one of them from outside could pass for a child's end and hide the real
 /// one.
-const KEYS_RESERVED: [&str; 2] = ["child:", "parent-ended:"];
+const KEYS_RESERVED: [&str; 3] = ["child:", "parent-ended:", longhaul_engine::fork::KEY_PREFIX];
 /// Signals that the system itself sends: a child's end.
 const SIGNALS_RESERVED: &str = "child:";
 

@@ -50,7 +50,7 @@ fn entries(text: &str) -> Vec<Entry> {
             key: "k".parse().unwrap(),
             by: text.into(),
             from: None,
-            edit: Edit { input: Some(value), budget: None },
+            edit: Edit { input: Some(value), budget: None, ..Edit::default() },
         },
     ]
 }

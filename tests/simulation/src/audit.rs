@@ -139,6 +139,7 @@ fn fenced(entries: &[Written<'_>]) -> Result<(), String> {
             | Entry::Waiting { .. }
             | Entry::WaitEnded { .. }
             | Entry::Emitted { .. }
+            | Entry::Forked { .. }
             | Entry::Completed { .. }
             | Entry::Failed { .. }
             | Entry::Cancelled { .. } => {
@@ -210,6 +211,7 @@ fn worker_lost_with_reason(entries: &[Written<'_>], deaths: u64) -> Result<(), S
             | Entry::Waiting { .. }
             | Entry::WaitEnded { .. }
             | Entry::Emitted { .. }
+            | Entry::Forked { .. }
             | Entry::Replayed { .. } => in_row = 0,
             Entry::StepStarted { .. }
             | Entry::Signalled { .. }

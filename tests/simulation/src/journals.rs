@@ -204,5 +204,5 @@ pub fn replayed(
 /// The version of the protocol that recordings are made under.
 #[must_use]
 pub const fn protocol() -> u32 {
-    limits::PROTOCOL_VERSION
+    limits::PROTOCOL_VERSION_PLAIN
 }

@@ -407,7 +407,7 @@ async fn replayed(
 ) -> bool {
     let key: SignalKey = format!("replay-{number}").parse().unwrap();
     let from = replay.from_permille.map(|permille| Seq(1 + workshop.journal(job).next().0 * permille / 1_000));
-    let edit = Edit { input: replay.mends.then(|| kind.order(true).1), budget: None };
+    let edit = Edit { input: replay.mends.then(|| kind.order(true).1), budget: None, ..Edit::default() };
     let taken = until_taken(workshop, async || {
         let (store, now) = (workshop.sim.handle(), workshop.clock.now());
         outside::replay(&store, job, key.clone(), "bob".into(), from, edit.clone(), now).await
@@ -426,6 +426,8 @@ async fn until_taken(workshop: &Workshop, ask: impl AsyncFn() -> Result<TakenIn,
                 other @ (OutsideError::NoJob
                 | OutsideError::OtherRequest
                 | OutsideError::Full
+                | OutsideError::NoPosition
+                | OutsideError::Repeats { .. }
                 | OutsideError::Journal(_)),
             ) => panic!("not taken in: {other}"),
         }

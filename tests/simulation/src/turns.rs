@@ -119,7 +119,7 @@ async fn run_in_time(kind: Kind, says: Says, planned: Option<Planned>, far_end: 
 }
 
 async fn replay(workshop: &Workshop, job: &JobRef, kind: Kind) -> Option<longhaul::engine::Seq> {
-    let edit = Edit { input: Some(kind.order(true).1), budget: None };
+    let edit = Edit { input: Some(kind.order(true).1), budget: None, ..Edit::default() };
     let (store, now) = (workshop.sim.handle(), workshop.clock.now());
     let taken = outside::replay(&store, job, "mended".parse().unwrap(), "bob".into(), None, edit, now).await;
     taken.expect("taken in").seq

@@ -23,7 +23,7 @@ fn agents() -> Vec<AgentRef> {
 /// Every recording there is, of all versions of the protocol, by name.
 fn recordings() -> Vec<(String, Recording)> {
     let mut found = Vec::new();
-    for version in 1..=limits::PROTOCOL_VERSION {
+    for version in 1..=limits::PROTOCOL_VERSION_PLAIN {
         let files = fs::read_dir(folder(version)).unwrap_or_else(|error| panic!("no journals of {version}: {error}"));
         for file in files {
             let path = file.unwrap().path();

@@ -87,6 +87,7 @@ pub fn every_entry() -> Vec<Entry> {
             edit: Edit {
                 input: Some(json!({"topic": "other"})),
                 budget: Some(Budget { tokens: Some(9), wall_seconds: Some(60), ..Budget::default() }),
+                ..Edit::default()
             },
         },
     ]

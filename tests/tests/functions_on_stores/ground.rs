@@ -136,6 +136,8 @@ pub(crate) fn order(tenant: &str, agent: &str, input: Value) -> Order {
         webhook: None,
         labels: BTreeMap::new(),
         parent: None,
+        origin: Default::default(),
+        overrides: Default::default(),
         traceparent: None,
         submitted_at: now(),
         submitted_by: "ada".to_owned(),

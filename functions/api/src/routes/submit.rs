@@ -88,6 +88,8 @@ async fn order(
         budget: request.budget.unwrap_or_default().into(),
         webhook: request.webhook.clone(),
         labels: request.labels.clone(),
+        origin: Default::default(),
+        overrides: Default::default(),
         parent: None,
         traceparent: trace.map(str::to_owned),
         submitted_at: now(),

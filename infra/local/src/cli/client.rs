@@ -8,10 +8,11 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use longhaul_wire::agents::{AgentList, AgentView};
-use longhaul_wire::jobs::{DeadLetterList, JobList, TakenIn};
+use longhaul_wire::export::{EntryPart, Export};
+use longhaul_wire::jobs::{DeadLetterList, ForkView, JobList, TakenIn};
 use longhaul_wire::journal::{EntryView, JournalView};
 use longhaul_wire::problem::ProblemBody;
-use longhaul_wire::requests::{CancelRequest, ReplayRequest, SignalRequest, SubmitRequest};
+use longhaul_wire::requests::{CancelRequest, ForkRequest, ReplayRequest, SignalRequest, SubmitRequest};
 use longhaul_wire::{JobView, limits};
 
 use super::CliError;
@@ -62,6 +63,46 @@ impl Client {
                 None => return Ok(entries),
             }
         }
+    }
+
+    /// A job as a whole file, entries larger than an answer included.
+    pub(super) async fn export(&self, id: &str) -> Result<Export, CliError> {
+        let path = format!("/v1/jobs/{}/export", segment(id));
+        let mut export: Export = self.get(&path, &[]).await?;
+        while let Some(next) = export.next {
+            let part: Export = self.get(&path, &[("after", &next.to_string())]).await?;
+            export.journal.extend(part.journal);
+            export.next = part.next;
+        }
+        for view in export.journal.iter_mut().filter(|view| view.truncated) {
+            view.entry = serde_json::from_str(&self.entry(id, view.seq.0).await?)?;
+            view.truncated = false;
+        }
+        Ok(export)
+    }
+
+    /// A whole entry as JSON.
+    async fn entry(&self, id: &str, position: u64) -> Result<String, CliError> {
+        let path = format!("/v1/jobs/{}/journal/{position}", segment(id));
+        let (mut text, mut offset) = (String::new(), 0_u64);
+        loop {
+            let part: EntryPart = self.get(&path, &[("offset", &offset.to_string())]).await?;
+            text.push_str(&part.text);
+            match part.next {
+                Some(next) => offset = next,
+                None => return Ok(text),
+            }
+        }
+    }
+
+    pub(super) async fn fork(&self, id: &str, request: &ForkRequest, key: Option<&str>) -> Result<ForkView, CliError> {
+        let path = format!("/v1/jobs/{}/fork", segment(id));
+        let call = self.request(Method::POST, &path).json(request);
+        let call = match key {
+            Some(key) => call.header("idempotency-key", key),
+            None => call,
+        };
+        self.send("POST", &path, call).await
     }
 
     /// The newest jobs that a filter admits, page after page; `next` tells whether there are more.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use longhaul_engine::JobId;
 use longhaul_wire::JobView;
-use longhaul_wire::requests::{Budget, CancelRequest, EditRequest, ReplayRequest, SignalRequest, SubmitRequest};
+use longhaul_wire::requests::{
+    Budget, CancelRequest, EditRequest, ForkRequest, ReplayRequest, SignalRequest, SubmitRequest,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -14,7 +16,7 @@ use super::connect::Connected;
 use super::follow::{Follow, News};
 use super::output::{plain, print, say};
 use super::progress::Progress;
-use super::{CliError, Command, DeadLettersCommand, JobsCommand, Output, Place, Replay, tables};
+use super::{CliError, Command, DeadLettersCommand, Fork, JobsCommand, Output, Place, Replay, tables, transfer};
 use crate::rehearsal;
 use crate::stack::{Issuer, ModelChoice, Stack};
 
@@ -33,6 +35,21 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
         Command::Watch { id, after, output } => {
             let connected = place.connect().await?;
             let done = watch(&connected, &id, after, output).await;
+            connected.end().await;
+            done
+        }
+        Command::Fork(request) => {
+            let connected = place.connect().await?;
+            let done = fork(&connected, request).await;
+            connected.end().await;
+            done
+        }
+        Command::Jobs(JobsCommand::Import { file, output }) => transfer::import(&place, &file, output).await,
+        Command::Jobs(JobsCommand::Step { id, from, input, count, output }) => {
+            let input = input.map(|given| json_argument("--input", &given)).transpose()?;
+            let connected = place.connect().await?;
+            let go = transfer::Go { id, from, input, count, output };
+            let done = transfer::step(&place, &connected, go).await;
             connected.end().await;
             done
         }
@@ -112,14 +129,7 @@ fn research_input(topic: &str, corpus: Option<PathBuf>, sources: Option<u8>) -> 
 
 /// An argument that is JSON, or names a file of JSON.
 pub(super) fn json_argument(argument: &'static str, given: &str) -> Result<Value, CliError> {
-    let text = match given.strip_prefix('@') {
-        Some(path) => std::fs::read_to_string(path).map_err(|source| CliError::File {
-            argument,
-            path: Path::new(path).to_owned(),
-            source,
-        })?,
-        None => given.to_owned(),
-    };
+    let text = text_argument(argument, given)?;
     serde_json::from_str(&text).map_err(|error| CliError::Argument { argument, what: format!("is no JSON: {error}") })
 }
 
@@ -283,6 +293,44 @@ async fn jobs(connected: &Connected, command: JobsCommand) -> Result<ExitCode, C
             Ok(ExitCode::SUCCESS)
         }
         JobsCommand::Replay(request) => replay(connected, request).await,
+        JobsCommand::Export { id } => transfer::export(connected, &id).await,
+        // `run` has taken these ways already: they need the data folder as well.
+        JobsCommand::Import { .. } | JobsCommand::Step { .. } => {
+            Err(CliError::Argument { argument: "COMMAND", what: "needs the data folder".to_owned() })
+        }
+    }
+}
+
+/// Makes a new job out of another one.
+async fn fork(connected: &Connected, request: Fork) -> Result<ExitCode, CliError> {
+    let Fork { id, from, step, input, tokens, model, instructions, repeat_effects, idempotency_key, detach, output } =
+        request;
+    let input = input.map(|given| json_argument("--input", &given)).transpose()?;
+    let instructions = instructions.map(|given| text_argument("--instructions", &given)).transpose()?;
+    let budget = tokens.map(|tokens| Budget { tokens: Some(tokens), ..Budget::default() });
+    let edit = EditRequest { input, budget, model, instructions };
+    let request = ForkRequest { from, step, edit, repeat_effects };
+    let forked = connected.client.fork(&id, &request, idempotency_key.as_deref()).await?;
+    say(&format!("job {} ({}) keeps {} outcomes of job {id}", forked.job.id, forked.job.agent, forked.kept));
+    for effect in &forked.repeats {
+        let once = if effect.at_most_once { ", declared to happen once at most" } else { "" };
+        say(&format!("  does again: {} (step {}{once})", effect.name, effect.step));
+    }
+    if detach {
+        return detached(connected, &forked.job, output);
+    }
+    watch(connected, &forked.job.id.to_string(), 0, output).await
+}
+
+/// An argument that is text, or names a file of text.
+fn text_argument(argument: &'static str, given: &str) -> Result<String, CliError> {
+    match given.strip_prefix('@') {
+        Some(path) => std::fs::read_to_string(path).map_err(|source| CliError::File {
+            argument,
+            path: Path::new(path).to_owned(),
+            source,
+        }),
+        None => Ok(given.to_owned()),
     }
 }
 
@@ -312,7 +360,12 @@ async fn replay(connected: &Connected, request: Replay) -> Result<ExitCode, CliE
     let Replay { id, input, from, tokens, detach, output } = request;
     let input = input.map(|given| json_argument("--input", &given)).transpose()?;
     let budget = tokens.map(|tokens| Budget { tokens: Some(tokens), ..Budget::default() });
-    let edit = EditRequest { input, budget };
+    let edit = EditRequest { input, budget, ..EditRequest::default() };
+    if connected.client.job(&id).await?.imported_at.is_some() {
+        let what =
+            format!("it was imported, and no worker drives it; go through it with: longhaul jobs step {id} --from N");
+        return Err(CliError::Argument { argument: "ID", what });
+    }
     let taken_in = connected.client.replay(&id, &ReplayRequest { from, edit }).await?;
     if detach {
         say(&format!("job {id} is open again"));

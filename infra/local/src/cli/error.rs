@@ -98,6 +98,23 @@ pub enum CliError {
     /// A soak.
     #[error("the soak came to no verdict")]
     Soak(#[from] crate::soak::run::SoakError),
+    /// A file that is no job.
+    #[error("nothing was imported")]
+    Export(#[from] longhaul_wire::export::ExportError),
+    /// A job that cannot be brought in here.
+    #[error("job {job} was not imported: {what}")]
+    Import {
+        /// The job.
+        job: longhaul_engine::JobId,
+        /// Why, and what to do.
+        what: String,
+    },
+    /// A stack whose stores this command cannot get at.
+    #[error("the stack on this data folder does not say how its stores are reached; end it and start it anew")]
+    NoAccess,
+    /// The stores.
+    #[error(transparent)]
+    Store(#[from] longhaul::store::StoreError),
     /// Output.
     #[error("the output cannot be written")]
     Output(#[from] io::Error),

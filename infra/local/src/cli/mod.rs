@@ -12,6 +12,7 @@ mod output;
 mod progress;
 mod soak;
 mod tables;
+mod transfer;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -133,7 +134,9 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Jobs: list, show, cancel, signal, replay.
+    /// Make a new job out of any step of another one, edited or not, and watch it.
+    Fork(Fork),
+    /// Jobs: list, show, cancel, signal, replay, export, import, step.
     #[command(subcommand)]
     Jobs(JobsCommand),
     /// Jobs that failed for good: list, show, replay.
@@ -222,6 +225,34 @@ enum JobsCommand {
     },
     /// Open a failed or cancelled job again and watch it.
     Replay(Replay),
+    /// Write a job as one JSON file on standard output: its order, its journal, its agent's definition.
+    Export {
+        /// The job's id.
+        id: String,
+    },
+    /// Bring a job in that was exported elsewhere, to look at and step through. No worker drives it by itself.
+    Import {
+        /// The file.
+        file: PathBuf,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Drive an imported job on, step by step, asking the stand-in model. Its tools are real.
+    Step {
+        /// The job's id.
+        id: String,
+        /// Open it again first and forget outcomes from this journal position on.
+        #[arg(long, value_name = "POSITION")]
+        from: Option<u64>,
+        /// A new input, as JSON or @FILE; opens it again as well.
+        #[arg(long, value_name = "JSON|@FILE")]
+        input: Option<String>,
+        /// How many outcomes to go on by.
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+        count: u64,
+        #[command(flatten)]
+        output: Output,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -240,6 +271,41 @@ enum DeadLettersCommand {
     },
     /// Open it again, edited or not, and watch it.
     Replay(Replay),
+}
+
+#[derive(Debug, Args)]
+struct Fork {
+    /// The job that the fork is made of.
+    id: String,
+    /// Keep nothing from this journal position on.
+    #[arg(long, value_name = "POSITION", conflicts_with = "step")]
+    from: Option<u64>,
+    /// Keep nothing from this step on, by its key such as 3; without --from and --step, all but failed outcomes is kept.
+    #[arg(long, value_name = "KEY")]
+    step: Option<String>,
+    /// A new input, as JSON or @FILE.
+    #[arg(long, value_name = "JSON|@FILE")]
+    input: Option<String>,
+    /// A new budget of tokens.
+    #[arg(long, value_name = "N")]
+    tokens: Option<u64>,
+    /// Another model.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// Other instructions, or @FILE.
+    #[arg(long, value_name = "TEXT|@FILE")]
+    instructions: Option<String>,
+    /// Do effects again that were declared to happen once at most.
+    #[arg(long)]
+    repeat_effects: bool,
+    /// Fork under this key: the same key is the same fork.
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+    /// Do not watch it.
+    #[arg(long)]
+    detach: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Debug, Args)]

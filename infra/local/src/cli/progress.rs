@@ -161,6 +161,7 @@ fn line(event: &Event) -> String {
         EventType::AgentJobFailed => format!("■ failed: {}", failure()),
         EventType::AgentJobCancelled => format!("■ cancelled by {}", text(event, "by")),
         EventType::AgentJobReplayed => format!("▶ replayed by {}", text(event, "by")),
+        EventType::AgentJobForked => format!("▶ keeps {} outcomes of job {}", text(event, "kept"), text(event, "job")),
     }
 }
 

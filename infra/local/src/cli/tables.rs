@@ -73,6 +73,12 @@ pub(super) fn story(job: &JobView, journal: &[EntryView]) -> String {
     if let Some(input) = &job.input {
         lines.push(format!("input     {input}"));
     }
+    if let Some(fork) = &job.forked_from {
+        lines.push(format!("fork of   {}, from position {}", fork.job, fork.position));
+    }
+    if let Some(at) = &job.imported_at {
+        lines.push(format!("imported  {at}; no worker drives it (longhaul jobs step {})", job.id));
+    }
     if let Some(failure) = &job.failure {
         lines.push(format!("failed    {}: {}", failure.class, failure.message));
         lines.extend(failure.causes.iter().map(|cause| format!("          because: {cause}")));
@@ -84,6 +90,13 @@ pub(super) fn story(job: &JobView, journal: &[EntryView]) -> String {
         let until = waiting.until.as_deref().map(|until| format!(" until {until}")).unwrap_or_default();
         lines.push(format!("waits     {} {}{until}", waiting.signals.join(", "), waiting.children.join(", ")));
     }
+    lines.push(String::new());
+    lines.push(entries(journal));
+    super::output::plain(&lines.join("\n"))
+}
+
+/// Entries of a journal.
+pub(super) fn entries(journal: &[EntryView]) -> String {
     let mut table = table(&["SEQ", "AT", "ENTRY", "STEP", "NAME", "WHAT"]);
     for view in journal {
         let field = |name: &str| view.entry.get(name).map(plain).unwrap_or_default();
@@ -96,9 +109,7 @@ pub(super) fn story(job: &JobView, journal: &[EntryView]) -> String {
             what(&view.entry),
         ]);
     }
-    lines.push(String::new());
-    lines.push(table.to_string());
-    super::output::plain(&lines.join("\n"))
+    super::output::plain(&table.to_string())
 }
 
 /// What an entry holds besides its place, cut to a line or two.

@@ -260,7 +260,8 @@ impl Reading {
             | Entry::WaitEnded { .. }
             | Entry::Emitted { .. }
             | Entry::Signalled { .. }
-            | Entry::CancelRequested { .. } => {}
+            | Entry::CancelRequested { .. }
+            | Entry::Forked { .. } => {}
         }
     }
 

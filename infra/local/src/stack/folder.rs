@@ -1,5 +1,6 @@
 //! The data folder: one stack at a time works in it, and says in it where it listens.
 
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,8 @@ use serde::{Deserialize, Serialize};
 const LOCK_FILE: &str = "stack.lock";
 /// The file in which the running stack says where it listens.
 const ADDRESSES_FILE: &str = "stack.json";
+/// The file in which the running stack says how its stores are reached, for its owner's own commands.
+const ACCESS_FILE: &str = "stack-access.json";
 
 /// Where a stack listens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +113,22 @@ impl Folder {
         std::fs::rename(&beside, self.path.join(ADDRESSES_FILE)).map_err(failed)
     }
 
+    /// Says how this stack's stores are reached. The folder is its owner's alone, and the keys are of this start alone.
+    ///
+    /// # Errors
+    /// [`FolderError::Io`].
+    pub fn say_access(&self, variables: &BTreeMap<String, String>) -> Result<(), FolderError> {
+        let failed = |source| FolderError::Io { path: self.path.clone(), source };
+        let text = serde_json::to_vec_pretty(variables).map_err(|error| failed(error.into()))?;
+        let path = self.path.join(ACCESS_FILE);
+        let _absent = std::fs::remove_file(&path);
+        let mut options = File::options();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        options.open(&path).and_then(|mut file| io::Write::write_all(&mut file, &text)).map_err(failed)
+    }
+
     fn forget_addresses(&self) -> io::Result<()> {
         match std::fs::remove_file(self.path.join(ADDRESSES_FILE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -127,6 +146,13 @@ pub fn running(path: &Path) -> Option<Addresses> {
         Ok(()) | Err(TryLockError::Error(_)) => None,
         Err(TryLockError::WouldBlock) => read_addresses(path),
     }
+}
+
+/// How the stores of the stack of this folder are reached, by the variables that its functions have.
+#[must_use]
+pub fn access(path: &Path) -> Option<BTreeMap<String, String>> {
+    let text = std::fs::read(path.join(ACCESS_FILE)).ok()?;
+    serde_json::from_slice(&text).ok()
 }
 
 fn read_addresses(path: &Path) -> Option<Addresses> {

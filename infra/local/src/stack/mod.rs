@@ -26,7 +26,7 @@ use crate::stores::dynamodb::DynamoDbError;
 use crate::stores::faults::FaultPlan;
 use crate::stores::{self, Stores, StoresConfig, StoresError};
 
-pub use folder::{Addresses, Folder, FolderError, running};
+pub use folder::{Addresses, Folder, FolderError, access, running};
 pub use issuer::{AUDIENCE, ISSUER, Issuer, IssuerError, TENANT_DEFAULT};
 pub use model::ModelChoice;
 
@@ -198,6 +198,7 @@ impl Stack {
         };
         let ports = Ports::choose(&options)?;
         let env = environment(&options, &stores, rehearsal.as_ref(), ports, &shipped);
+        folder.say_access(&access_of(&env))?;
         let config = Config::from_lookup(|name| env.get(name).cloned())?;
         let store = AwsStore::connect(config).await;
         let functions = Functions::start(FunctionsConfig::new(&options.data)).await?;
@@ -340,6 +341,20 @@ fn environment(
     }
     env.extend(options.env.clone());
     env
+}
+
+/// Of the functions' variables those by which the stores are reached and documents found: no key of any model.
+fn access_of(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    const NAMES: [&str; 6] = [
+        "LONGHAUL_TABLE",
+        "LONGHAUL_QUEUE_URL",
+        "LONGHAUL_DEAD_LETTER_QUEUE_URL",
+        "LONGHAUL_BUCKET",
+        "LONGHAUL_CORPUS",
+        "LONGHAUL_DOCUMENTS",
+    ];
+    let shown = |name: &str| NAMES.contains(&name) || name.starts_with("AWS_");
+    env.iter().filter(|(name, _)| shown(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 async fn add_functions(

@@ -12,7 +12,7 @@ use longhaul_llm::{
 
 use crate::blocking::HeavyWork;
 use crate::paths::Paths;
-use crate::settings::Settings;
+use crate::settings::{DEFAULT_PROVIDER, Settings};
 use crate::shelf::Shelf;
 use crate::tools::lambda::{Functions, NoFunctions};
 use crate::tools::library::Library;
@@ -75,6 +75,17 @@ impl Models for Providers {
         let mut in_order = tuned.into_iter();
         let first = in_order.next().ok_or("the definition names no model")?;
         Ok(Opened { model: Rc::new(Fallback::new(first, in_order.collect())), names })
+    }
+}
+
+/// Whatever a definition names, the model that the settings name first answers.
+struct OneModel(Providers);
+
+impl Models for OneModel {
+    fn open(&self, choices: &[ModelChoice]) -> Result<Opened, String> {
+        let first = choices.first().ok_or("the definition names no model")?;
+        let choice = ModelChoice { provider: DEFAULT_PROVIDER.to_owned(), model: None, ..first.clone() };
+        self.0.open(&[choice])
     }
 }
 
@@ -153,6 +164,13 @@ impl Equipment {
             library: Library { paths, shelf: Shelf::default(), heavy: HeavyWork::Apart },
             sessions: Sessions::default(),
         }
+    }
+
+    /// The model of the settings for whatever a definition names.
+    #[must_use]
+    pub fn with_one_model(mut self, settings: &Settings) -> Self {
+        self.models = Rc::new(OneModel(settings.providers.clone()));
+        self
     }
 
     /// What models cost.

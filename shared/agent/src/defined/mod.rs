@@ -18,6 +18,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use longhaul::engine::budget;
+use longhaul::engine::job::Overrides;
 use longhaul::{Agent, Ctx, Error, ErrorClass, Failure, RetryPolicy};
 use longhaul_definition::{Budget, Definition};
 use longhaul_llm::{Finish, Message, ModelReply, ResponseFormat, ToolCall};
@@ -64,7 +65,10 @@ pub(crate) struct Defined {
 #[must_use]
 pub fn agent(definition: Definition, equipment: Rc<Equipment>) -> Agent {
     let defined = Rc::new(Defined { definition, equipment });
-    Agent::new(async move |ctx: &mut Ctx, input: Value| defined.run(ctx, input).await)
+    Agent::new(async move |ctx: &mut Ctx, input: Value| match defined.overridden(ctx.overrides()) {
+        Some(other) => other.run(ctx, input).await,
+        None => defined.run(ctx, input).await,
+    })
 }
 
 fn engine_budget(budget: Budget) -> budget::Budget {
@@ -73,6 +77,21 @@ fn engine_budget(budget: Budget) -> budget::Budget {
 }
 
 impl Defined {
+    /// The same with what a person has changed for one job; none when nothing is. The model is another one of the first
+    /// provider.
+    fn overridden(&self, overrides: &Overrides) -> Option<Self> {
+        if overrides.is_empty() {
+            return None;
+        }
+        let Overrides { model, instructions } = overrides.clone();
+        let mut definition = self.definition.clone();
+        definition.instructions = instructions.unwrap_or(definition.instructions);
+        if let (Some(model), Some(first)) = (model, definition.models.first_mut()) {
+            first.model = Some(model);
+        }
+        Some(Self { definition, equipment: Rc::clone(&self.equipment) })
+    }
+
     /// How steps are tried again.
     fn retry(&self) -> RetryPolicy {
         let retry = self.definition.retry;

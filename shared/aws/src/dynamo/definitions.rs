@@ -128,6 +128,35 @@ impl AwsStore {
         })
     }
 
+    /// Puts a definition under the very version that it names, unless one stands there; what stands there then.
+    ///
+    /// # Errors
+    /// Store errors.
+    pub async fn put_definition(
+        &self,
+        tenant: &TenantId,
+        saved: &SavedDefinition,
+    ) -> Result<SavedDefinition, StoreError> {
+        const ACTION: &str = "bringing in an agent's definition";
+        let put = self
+            .dynamodb()
+            .put_item()
+            .table_name(self.table())
+            .set_item(Some(encode(tenant, saved)))
+            .condition_expression("attribute_not_exists(PK)")
+            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+        match Box::pin(put.send()).await {
+            Ok(_) => Ok(saved.clone()),
+            Err(error) => {
+                let found = refused(ACTION, error, |error| match error {
+                    PutItemError::ConditionalCheckFailedException(failed) => Some(failed.item()),
+                    _ => None,
+                })?;
+                found.as_ref().map(decode).transpose()?.ok_or_else(|| unavailable(ACTION, "what stands there is gone"))
+            }
+        }
+    }
+
     /// One version of a tenant's agent.
     ///
     /// # Errors
@@ -204,7 +233,7 @@ impl AwsStore {
 pub(super) fn encode(tenant: &TenantId, saved: &SavedDefinition) -> Item {
     let mut item = key(agents_partition(tenant), definition_sort(&saved.agent));
     item.extend([
-        ("v".to_owned(), number(u64::from(limits::PROTOCOL_VERSION))),
+        ("v".to_owned(), number(u64::from(limits::PROTOCOL_VERSION_PLAIN))),
         ("name".to_owned(), text(saved.agent.name.as_str())),
         ("version".to_owned(), number(u64::from(saved.agent.version))),
         ("digest".to_owned(), text(saved.digest.clone())),

@@ -15,7 +15,8 @@ use std::path::PathBuf;
 use longhaul::store::{Continuation, JobRef};
 use longhaul_engine::budget::Budget;
 use longhaul_engine::entry::{Branch, Edit, StepId, StepKind, WaitEnd, WaitFor};
-use longhaul_engine::job::{Lease, Mismatch, Order, Parent, Progress, Totals, Usage};
+use longhaul_engine::fork::Fork;
+use longhaul_engine::job::{Imported, Lease, Mismatch, Order, Origin, Overrides, Parent, Progress, Totals, Usage};
 use longhaul_engine::{
     AgentRef, Batch, Entry, Epoch, ErrorClass, Failure, Job, JobId, JobState, Nonce, Seq, SessionId, StepKey, Timestamp,
 };
@@ -95,6 +96,8 @@ fn job(state: JobState, due: Option<Timestamp>) -> Job {
         webhook: Some("https://acme.example/hook".to_owned()),
         labels: BTreeMap::from([("team".to_owned(), "blue".to_owned())]),
         parent: Some(Parent { job: JobId::from_uuid(Uuid::from_u128(1)), step: StepKey::at("", 4), depth: 0 }),
+        origin: Default::default(),
+        overrides: Default::default(),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         submitted_at: NOW,
         submitted_by: "ada".to_owned(),
@@ -137,6 +140,25 @@ fn a_job_in_each_state() {
     }
 }
 
+/// Such items carry version 2, since a program of version 1 would drive them as if they had just been submitted.
+#[test]
+fn a_job_that_was_not_submitted() {
+    let fork = Fork { job: JobId::from_uuid(Uuid::from_u128(2)), at: Seq(5), without_failures: true };
+    let overrides = Overrides { model: Some("small".to_owned()), instructions: Some("Be brief.".to_owned()) };
+    for (name, origin, overrides) in [
+        ("job-forked", Origin::Forked(fork), overrides),
+        ("job-imported", Origin::Imported(Imported { at: NOW }), Overrides::default()),
+    ] {
+        let mut job = job(JobState::Pending, None);
+        job.order.origin = origin;
+        job.order.overrides = overrides;
+        let input = StoredInput::Inline(job.order.input.to_string());
+        holds(name, &shape(&job_item::encode(&job, input).unwrap()));
+        assert_eq!(item(name)["v"], aws_sdk_dynamodb::types::AttributeValue::N("2".to_owned()));
+        assert_eq!(job_item::decode(&item(name)).unwrap().job, job, "{name}");
+    }
+}
+
 #[test]
 fn a_job_with_a_large_input() {
     let mut job = job(JobState::Pending, Some(LATER));
@@ -159,7 +181,7 @@ fn step() -> StepId {
 /// One of each entry, with the name of its file. The match has no `_`: a new kind of entry needs its file.
 fn entries() -> Vec<(&'static str, Entry)> {
     let waiting = |on, until| Entry::Waiting { id: step(), on, until };
-    let replayed = Edit { input: Some(json!({"topic": "other"})), budget: Some(Budget::default()) };
+    let replayed = Edit { input: Some(json!({"topic": "other"})), budget: Some(Budget::default()), ..Edit::default() };
     let usage =
         Usage { input_tokens: 11, output_tokens: 13, cached_tokens: 7, reasoning_tokens: 5, ..Usage::default() };
     let all = vec![
@@ -193,6 +215,7 @@ fn entries() -> Vec<(&'static str, Entry)> {
         Entry::Failed { failure: failure() },
         Entry::Cancelled { by: "ada".to_owned(), reason: Some("enough".to_owned()) },
         Entry::Replayed { key: "key-3".parse().unwrap(), by: "ada".to_owned(), from: Some(Seq(3)), edit: replayed },
+        Entry::Forked { job: JobId::from_uuid(Uuid::from_u128(2)), at: Seq(5), kept: 3 },
     ];
     all.into_iter().map(|entry| (file_of(&entry), entry)).collect()
 }
@@ -213,6 +236,7 @@ const fn file_of(entry: &Entry) -> &'static str {
         Entry::Failed { .. } => "batch-failed",
         Entry::Cancelled { .. } => "batch-cancelled",
         Entry::Replayed { .. } => "batch-replayed",
+        Entry::Forked { .. } => "batch-forked",
     }
 }
 

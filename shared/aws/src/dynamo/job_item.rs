@@ -41,7 +41,7 @@ pub(crate) fn encode(job: &Job, input: StoredInput) -> Result<Item, StoreError> 
     order.input = Value::Null;
     let mut item = job_key(job.order.id);
     item.extend([
-        ("v".to_owned(), number(u64::from(limits::PROTOCOL_VERSION))),
+        ("v".to_owned(), number(u64::from(job.order.version()))),
         (TENANT.to_owned(), text(job.order.tenant.as_str())),
         (LISTED.to_owned(), text(listed(&job.order))),
         ("order".to_owned(), text(json_text(&order)?)),

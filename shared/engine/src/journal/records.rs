@@ -90,7 +90,8 @@ impl Ending {
             | Entry::Emitted { .. }
             | Entry::Signalled { .. }
             | Entry::CancelRequested { .. }
-            | Entry::Replayed { .. } => None,
+            | Entry::Replayed { .. }
+            | Entry::Forked { .. } => None,
         }
     }
 

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use longhaul_engine::append::{AfterRead, NextMove, OnConflict, after_read, next_move, on_conflict, worker_lost};
-use longhaul_engine::claim::{At, Claim, ClaimDecision, Held, Holder, News, NoClaim, decide, holder};
+use longhaul_engine::claim::{At, Claim, ClaimDecision, Held, Holder, News, NoClaim, decide, holder, may_drive};
 use longhaul_engine::ids::Seq;
 use longhaul_engine::job::Progress;
 use longhaul_engine::journal::Ending;
 use longhaul_engine::walk::{AfterWalk, Walk};
 use longhaul_engine::{Batch, Entry, Job, JobId, Journal, limits};
 
+use super::forking::Brought;
 use super::{DriveError, Handled, Holding, Invocation};
 use crate::outside::fresh_nonce;
 use crate::store::{Append, JobRef, Store, Write};
@@ -77,7 +78,11 @@ impl<S: Store> Invocation<'_, S> {
             AfterRead::Repair(ending) => self.settle(holding, &mut journal, ending).await,
             AfterRead::Claim => match next_move(&journal) {
                 NextMove::End(ending) => self.end_job(holding, &mut journal, ending).await,
-                NextMove::Drive => self.run(holding, journal).await,
+                NextMove::Drive => match self.bring_over(holding, &mut journal).await? {
+                    Brought::Stands => self.run(holding, journal).await,
+                    Brought::Handled(handled) => Ok(handled),
+                    Brought::End(ending) => self.end_job(holding, &mut journal, ending).await,
+                },
             },
         }
     }
@@ -88,6 +93,10 @@ impl<S: Store> Invocation<'_, S> {
             tracing::info!(job = %reference.job, "a continuation for a job that does not exist");
             return Ok(Claimed::Handled(Handled::Acknowledge));
         };
+        if !may_drive(&job.order.origin, self.driver) {
+            tracing::info!(job = %reference.job, "not driven: it came as a file, and a person goes through it");
+            return Ok(Claimed::Handled(Handled::Acknowledge));
+        }
         let (mut seen_holder, mut news) = (Holder::Unknown, News::Unknown);
         loop {
             let now = self.clock.now();

@@ -255,6 +255,8 @@ pub(super) fn known(told: Result<(), OutsideError>) -> Result<(), DriveError> {
             | OutsideError::Ended
             | OutsideError::Full
             | OutsideError::NotReplayable
+            | OutsideError::NoPosition
+            | OutsideError::Repeats { .. }
             | OutsideError::OtherRequest
             | OutsideError::Store(StoreError::Missing { .. }),
         ) => Ok(()),

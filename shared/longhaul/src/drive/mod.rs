@@ -5,6 +5,7 @@
 mod children;
 mod claiming;
 mod ending;
+mod forking;
 mod journaling;
 mod running;
 
@@ -13,7 +14,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use longhaul_engine::claim::{Held, Holder, holder};
+use longhaul_engine::claim::{Driver, Held, Holder, holder};
 use longhaul_engine::ids::{Epoch, SessionId};
 use longhaul_engine::job::{Order, Totals};
 use longhaul_engine::journal::FoldError;
@@ -59,6 +60,8 @@ pub struct Invocation<'a, S> {
     deadline: Timestamp,
     driving: RefCell<BTreeSet<JobRef>>,
     audience: Option<Rc<dyn Audience>>,
+    driver: Driver,
+    steps_max: Option<u64>,
 }
 
 /// A job that this invocation holds.
@@ -82,13 +85,31 @@ impl Holding {
 impl<'a, S: Store> Invocation<'a, S> {
     /// An invocation that begins now and must end by `deadline`.
     pub fn begin(store: &'a S, registry: &'a Registry, session: SessionId, clock: Clock, deadline: Timestamp) -> Self {
-        Self { store, registry, session, clock, deadline, driving: RefCell::default(), audience: None }
+        Self {
+            store,
+            registry,
+            session,
+            clock,
+            deadline,
+            driving: RefCell::default(),
+            audience: None,
+            driver: Driver::Worker,
+            steps_max: None,
+        }
     }
 
     /// Lets steps be heard while they run.
     #[must_use]
     pub fn heard_by(mut self, audience: Option<Rc<dyn Audience>>) -> Self {
         self.audience = audience;
+        self
+    }
+
+    /// Drives jobs that came as files, for the person who asks, by so many outcomes at most.
+    #[must_use]
+    pub const fn by_hand(mut self, steps_max: u64) -> Self {
+        self.driver = Driver::Person;
+        self.steps_max = Some(steps_max);
         self
     }
 

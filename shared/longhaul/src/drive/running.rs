@@ -133,6 +133,7 @@ impl<S: Store> Invocation<'_, S> {
         });
         let shared = Shared::new(order, journal, self.clock, self.deadline, Stage::new(voice));
         let mut agent = Driven { future: run(Ctx::root(Rc::clone(&shared)), input), ended: None };
+        let begun_with = shared.journal.borrow().totals().steps;
         let ending = loop {
             if !self.renew(holding, &shared).await {
                 return Ok(Handled::Acknowledge);
@@ -151,6 +152,13 @@ impl<S: Store> Invocation<'_, S> {
                 Verdict::GoOn => {}
                 Verdict::Done(handled) => return Ok(handled),
                 Verdict::End(ending) => break ending,
+            }
+            if self
+                .steps_max
+                .is_some_and(|max| shared.journal.borrow().totals().steps >= begun_with.saturating_add(max))
+            {
+                let at = self.at(&shared.journal);
+                return self.release(holding, &at).await;
             }
             // What came from outside may end the job here, whatever the agent is doing.
             if let NextMove::End(ending) = next_move(&shared.journal.borrow()) {
@@ -405,6 +413,8 @@ fn child_submitted(submitted: Result<outside::Accepted, OutsideError>) -> Result
             | OutsideError::Ended
             | OutsideError::Full
             | OutsideError::NotReplayable
+            | OutsideError::NoPosition
+            | OutsideError::Repeats { .. }
             | OutsideError::Journal(_)),
         ) => Ok(Some(Failure::new(ErrorClass::Invalid, format!("a child job was not submitted: {error}")))),
     }

@@ -72,7 +72,7 @@ fn family() -> Registry {
 
 async fn replay(workshop: &Workshop, job: &JobRef, key: &str, input: Option<Value>) {
     let (store, now) = (workshop.sim.handle(), workshop.clock.now());
-    let edit = Edit { input, budget: None };
+    let edit = Edit { input, budget: None, ..Edit::default() };
     let replayed = outside::replay(&store, job, key.parse().unwrap(), "bob".into(), None, edit, now).await;
     assert!(replayed.unwrap().seq.is_some());
 }

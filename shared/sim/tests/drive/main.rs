@@ -3,6 +3,7 @@
 
 mod children;
 mod crashes;
+mod forks;
 mod ground;
 mod outside;
 mod steps;

@@ -38,7 +38,7 @@ async fn what_is_not_worth_a_retry_is_a_dead_letter_and_is_mended_and_replayed()
             assert_eq!(failure.step.as_ref().map(|step| step.as_str()), Some("1"));
             let letters = workshop.sim.snapshot().dead_letters;
             assert_eq!(letters.len(), 1);
-            let edit = Edit { input: Some(json!({"mended": true})), budget: None };
+            let edit = Edit { input: Some(json!({"mended": true})), budget: None, ..Edit::default() };
             let replay = |key: &'static str| {
                 let (store, job, edit) = (workshop.sim.handle(), job.clone(), edit.clone());
                 let now = workshop.clock.now();

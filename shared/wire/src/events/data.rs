@@ -23,7 +23,8 @@ pub(super) fn subject(entry: &Entry) -> Option<String> {
         | Entry::CancelRequested { .. }
         | Entry::Completed { .. }
         | Entry::Cancelled { .. }
-        | Entry::Replayed { .. } => None,
+        | Entry::Replayed { .. }
+        | Entry::Forked { .. } => None,
     }
 }
 
@@ -63,11 +64,20 @@ pub(super) fn of(entry: &Entry, written_at: Timestamp) -> Map<String, Value> {
                 Some(input) => data.value("input", input),
                 None => data,
             };
-            match &edit.budget {
+            let data = match &edit.budget {
                 Some(budget) => data.with("budget", json!(budget)),
+                None => data,
+            };
+            let data = match &edit.model {
+                Some(model) => data.text("model", model),
+                None => data,
+            };
+            match &edit.instructions {
+                Some(instructions) => data.text("instructions", instructions),
                 None => data,
             }
         }
+        Entry::Forked { job, at, kept } => data.with("job", json!(job)).with("at", json!(at)).with("kept", json!(kept)),
     }
     .0
 }

@@ -1,0 +1,144 @@
+//! Forks from outside: a new job out of any position of another one.
+
+use longhaul_engine::entry::{Edit, StepId};
+use longhaul_engine::fork::{self, Fork, Kept};
+use longhaul_engine::ids::{Seq, StepKey};
+use longhaul_engine::job::{Order, Origin};
+use longhaul_engine::{Batch, Entry, Job, JobId, Journal, Timestamp};
+
+use crate::outside::{Accepted, OutsideError, submit};
+use crate::store::{JobRef, Store};
+
+/// Where a fork leaves the job that it is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// Behind its last good step: only failed outcomes are left out, as a replay does.
+    LastGood,
+    /// Before the entry at this position.
+    Position(Seq),
+    /// Before this step, which is done anew, and whatever came to its outcome behind it.
+    Step(StepKey),
+}
+
+/// What is asked for beside the place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ForkOrder {
+    /// The fork's id.
+    pub id: JobId,
+    /// Where it leaves the other job.
+    pub from: Place,
+    /// What is changed.
+    pub edit: Edit,
+    /// Whether effects that were declared to happen once at most may be done again.
+    pub repeat_effects: bool,
+    /// W3C trace context of the request.
+    pub traceparent: Option<String>,
+    /// When it was asked for.
+    pub now: Timestamp,
+    /// The subject of the token that asked.
+    pub by: String,
+}
+
+/// An accepted fork.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Forked {
+    /// The job.
+    pub accepted: Accepted,
+    /// Outcomes and signals that it keeps.
+    pub kept: u64,
+    /// Effects of the other job that it will do again, and whether each was declared to happen once at most.
+    pub repeats: Vec<(StepId, bool)>,
+}
+
+/// Makes a new job out of another: one write, as any submission. What it keeps is brought over by its first worker.
+///
+/// # Errors
+/// [`OutsideError::NoJob`], [`OutsideError::NoPosition`], [`OutsideError::Repeats`] when an effect that may happen once
+/// only would happen again, [`OutsideError::OtherRequest`] when the id is taken by a different order; store errors.
+pub async fn fork<S: Store>(store: &S, source: &JobRef, asked: ForkOrder) -> Result<Forked, OutsideError> {
+    let found = store.job(source).await?.ok_or(OutsideError::NoJob)?;
+    let batches = store.journal(source.job, Seq::FIRST).await?;
+    let journal = Journal::read(batches.iter().cloned())?;
+    let fork = place(store, source, &asked, &batches, &journal).await?;
+    let kept = fork::kept(&batches, &fork)?;
+    let repeats = fork::repeats(&batches, &kept);
+    if !asked.repeat_effects {
+        let once: Vec<String> = repeats.iter().filter(|(_, once)| *once).map(|(id, _)| id.name.clone()).collect();
+        if !once.is_empty() {
+            return Err(OutsideError::Repeats { effects: once });
+        }
+    }
+    let accepted = submit(store, order(&found, &journal, fork, asked)).await?;
+    Ok(Forked { accepted, kept: count(&kept), repeats })
+}
+
+fn count(kept: &[Kept]) -> u64 {
+    u64::try_from(kept.len()).unwrap_or(u64::MAX)
+}
+
+/// Where the fork begins. The other job may go on, so the place is made a position here, once: a request that is repeated
+/// finds the place of its first time.
+async fn place<S: Store>(
+    store: &S,
+    source: &JobRef,
+    asked: &ForkOrder,
+    batches: &[Batch],
+    journal: &Journal,
+) -> Result<Fork, OutsideError> {
+    let at = |at: Seq| Fork { job: source.job, at, without_failures: false };
+    match &asked.from {
+        Place::LastGood => {
+            let reference = JobRef { tenant: source.tenant.clone(), job: asked.id };
+            match store.job(&reference).await?.map(|known| known.order.origin) {
+                Some(Origin::Forked(known)) if known.job == source.job && known.without_failures => Ok(known),
+                _ => Ok(Fork { without_failures: true, ..at(journal.next()) }),
+            }
+        }
+        Place::Position(seq) if *seq >= Seq::FIRST && *seq <= journal.next() => Ok(at(*seq)),
+        Place::Position(_) => Err(OutsideError::NoPosition),
+        Place::Step(step) => first_of(step, batches).map(at).ok_or(OutsideError::NoPosition),
+    }
+}
+
+/// Where a step begins, behind the last replay that had it done again.
+fn first_of(step: &StepKey, batches: &[Batch]) -> Option<Seq> {
+    let (mut first, mut anew) = (None, true);
+    for batch in batches {
+        for (offset, entry) in (0_u64..).zip(&batch.entries) {
+            let of_step = entry.step().is_some_and(|id| id.key == *step);
+            if matches!(entry, Entry::Replayed { .. }) {
+                // A step that is kept has no entry behind a replay; one that is done again has.
+                anew = true;
+            } else if of_step && anew {
+                first = Some(batch.at.plus(offset));
+                anew = false;
+            }
+        }
+    }
+    first
+}
+
+fn order(source: &Job, journal: &Journal, fork: Fork, asked: ForkOrder) -> Order {
+    let ForkOrder { id, from: _, edit, repeat_effects: _, traceparent, now, by } = asked;
+    let mut order = journal.edited(&source.order);
+    let Edit { input, budget, model, instructions } = edit;
+    if let Some(input) = input {
+        order.input = input;
+    }
+    if let Some(budget) = budget {
+        order.budget = budget;
+    }
+    order.overrides.model = model.or(order.overrides.model);
+    order.overrides.instructions = instructions.or(order.overrides.instructions);
+    Order {
+        id,
+        origin: Origin::Forked(fork),
+        // Whoever waits for the other job, or was to hear of its end, waits for that one.
+        parent: None,
+        webhook: None,
+        traceparent,
+        submitted_at: now,
+        submitted_by: by,
+        ..order
+    }
+}
