@@ -7,6 +7,7 @@
 //! | `stopped` | a worker stands still for longer than its lease and goes on |
 //! | `stores` | the table and the queues answer in every wrong way that there is |
 //! | `clocks` | each worker's clock is wrong by another amount |
+//! | `tickets` | a worker is killed at each place between a request and its checkpoint |
 //! | `together` | all of it at once |
 //! | `soak` | `longhaul soak` says what it found, and its exit code too |
 //!
@@ -27,4 +28,5 @@ mod killed;
 mod soak;
 mod stopped;
 mod stores;
+mod tickets;
 mod together;

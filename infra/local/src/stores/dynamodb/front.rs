@@ -4,7 +4,7 @@
 //! The engine serves a listener of its own and offers no place for a layer, so this is a proxy on loopback.
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::uri::{Authority, PathAndQuery, Scheme};
 use axum::http::{StatusCode, Uri};
@@ -18,6 +18,9 @@ use crate::stores::calls::CallCounts;
 use crate::stores::faults::{self, Faults, Service};
 
 const TARGET: &str = "x-amz-target";
+
+/// Most bytes of a request that is looked into: what DynamoDB takes of any.
+const BODY_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Actions that can put something on the stream.
 const WRITES: [&str; 8] = [
@@ -68,8 +71,25 @@ async fn pass(State(front): State<Front>, request: Request) -> Response {
     if let Some(action) = action {
         front.counts.add(action);
     }
-    let hit = action.and_then(|action| front.faults.hit(Service::Dynamodb, action));
+    let action = action.map(str::to_owned);
+    let (request, body) = match front.faults.reads_bodies() {
+        true => match read(request).await {
+            Ok(read) => read,
+            Err(refused) => return refused,
+        },
+        false => (request, Bytes::new()),
+    };
+    let hit = action.and_then(|action| front.faults.hit(Service::Dynamodb, &action, &body));
     faults::around(hit, Service::Dynamodb, forward(&front, request, writes)).await
+}
+
+/// The request and a copy of its body.
+async fn read(request: Request) -> Result<(Request, Bytes), Response> {
+    let (parts, body) = request.into_parts();
+    match axum::body::to_bytes(body, BODY_MAX_BYTES).await {
+        Ok(body) => Ok((Request::from_parts(parts, Body::from(body.clone())), body)),
+        Err(_) => Err(StatusCode::PAYLOAD_TOO_LARGE.into_response()),
+    }
 }
 
 /// Has the engine answer.

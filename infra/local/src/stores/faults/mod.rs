@@ -71,13 +71,19 @@ impl Faults {
         *self.book() = Book { plan, counts };
     }
 
-    /// Counts a call, and says whether it is to go wrong: by the first rule that it meets and that hits.
-    pub(crate) fn hit(&self, service: Service, action: &str) -> Option<Hit> {
+    /// Whether a rule asks what is in a call's body.
+    pub(crate) fn reads_bodies(&self) -> bool {
+        self.book().plan.rules.iter().any(|rule| rule.containing.is_some())
+    }
+
+    /// Counts a call, and says whether it is to go wrong: by the first rule that it meets and that hits. Calls of the
+    /// stack's own parts, which never were bytes, have an empty body.
+    pub(crate) fn hit(&self, service: Service, action: &str, body: &[u8]) -> Option<Hit> {
         let mut book = self.book();
         let Book { plan, counts } = &mut *book;
         let mut hit = None;
         for ((number, rule), count) in (0_u64..).zip(&plan.rules).zip(counts) {
-            if !rule.is_about(service, action) {
+            if !rule.is_about(service, action, body) {
                 continue;
             }
             count.calls += 1;
@@ -126,7 +132,7 @@ mod tests {
 
     /// Which of the first `calls` calls of an action are hit, from 1.
     fn hit(faults: &Faults, service: Service, action: &str, calls: usize) -> Vec<usize> {
-        (1..=calls).filter(|_| faults.hit(service, action).is_some()).collect()
+        (1..=calls).filter(|_| faults.hit(service, action, b"").is_some()).collect()
     }
 
     #[test]
@@ -169,11 +175,23 @@ mod tests {
         let faults = faults(
             r#"{"rules": [{"fault": "throttled", "every": 2}, {"fault": "failed", "every": 2}, {"fault": "cut", "every": 3}]}"#,
         );
-        let kinds: Vec<_> = (0..6).map(|_| faults.hit(Service::Sqs, "SendMessage").map(|hit| hit.kind)).collect();
+        let kinds: Vec<_> = (0..6).map(|_| faults.hit(Service::Sqs, "SendMessage", b"").map(|hit| hit.kind)).collect();
         let (throttled, cut) = (Some(FaultKind::Throttled), Some(FaultKind::Cut));
         assert_eq!(kinds, [None, throttled, cut, throttled, None, throttled]);
         let calls: Vec<_> = faults.report().into_iter().map(|(_, calls, hits)| (calls, hits)).collect();
         assert_eq!(calls, [(6, 3), (6, 0), (6, 1)]);
+    }
+
+    #[test]
+    fn a_rule_may_name_what_the_call_is_about() {
+        let faults = faults(r#"{"rules": [{"containing": "open ticket", "fault": "held", "every": 1, "times": 1}]}"#);
+        let bodies: [&[u8]; 4] = [b"", b"draft ticket", b"{\"name\":\"open ticket\"}", b"open ticket"];
+        let hits: Vec<bool> =
+            bodies.iter().map(|body| faults.hit(Service::Dynamodb, "PutItem", body).is_some()).collect();
+        assert_eq!(hits, [false, false, true, false]);
+        assert!(faults.reads_bodies());
+        let calls: Vec<_> = faults.report().into_iter().map(|(_, calls, hits)| (calls, hits)).collect();
+        assert_eq!(calls, [(2, 1)]);
     }
 
     #[test]

@@ -74,6 +74,10 @@ pub struct FaultRule {
     /// The action, such as `PutItem`; none: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
+    /// Text that the call's body contains, such as a step's name or a job's id; none: any body. What a batch of entries
+    /// says can be read until it is so large that it is compressed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub containing: Option<String>,
     /// What goes wrong.
     pub fault: FaultKind,
     /// Hits every so many calls that it is about. This or `probability` is given.
@@ -96,9 +100,10 @@ const fn hold_default_ms() -> u64 {
 
 impl FaultRule {
     /// Whether the rule is about this call.
-    pub(super) fn is_about(&self, service: Service, action: &str) -> bool {
+    pub(super) fn is_about(&self, service: Service, action: &str, body: &[u8]) -> bool {
         self.service.is_none_or(|wanted| wanted == service)
             && self.action.as_ref().is_none_or(|wanted| wanted == action)
+            && self.containing.as_ref().is_none_or(|wanted| contains(body, wanted.as_bytes()))
             && self.fault.only().is_none_or(|only| service == Service::Sqs && only.contains(&action))
     }
 
@@ -123,6 +128,9 @@ impl FaultRule {
             (None, Some(_)) => return Err("probability must be 0 to 1".to_owned()),
             (Some(_), Some(_)) | (None, None) => return Err("give either every or probability".to_owned()),
         }
+        if self.containing.as_ref().is_some_and(String::is_empty) {
+            return Err("containing must name a text".to_owned());
+        }
         if self.hold_ms > HOLD_MAX_MS {
             return Err(format!("hold_ms must be at most {HOLD_MAX_MS}"));
         }
@@ -136,6 +144,10 @@ impl FaultRule {
         }
         Ok(())
     }
+}
+
+fn contains(body: &[u8], wanted: &[u8]) -> bool {
+    body.windows(wanted.len().max(1)).any(|part| part == wanted)
 }
 
 /// Everything that is to go wrong.
@@ -211,6 +223,7 @@ mod tests {
                 "rule 2: every must be at least 1",
             ),
             (r#"{"rules": [{"fault": "cut", "probability": 1.5}]}"#, "rule 1: probability must be 0 to 1"),
+            (r#"{"rules": [{"fault": "cut", "every": 1, "containing": ""}]}"#, "rule 1: containing must name a text"),
             (
                 r#"{"rules": [{"fault": "held", "every": 1, "hold_ms": 60001}]}"#,
                 "rule 1: hold_ms must be at most 60000",

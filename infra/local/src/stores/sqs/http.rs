@@ -42,7 +42,7 @@ async fn handle(State(sqs): State<Sqs>, headers: HeaderMap, body: Bytes) -> Resp
     };
     let trace = text(TRACE).map(ToOwned::to_owned);
     sqs.counts.add(action);
-    let hit = sqs.faults.hit(Service::Sqs, action);
+    let hit = sqs.faults.hit(Service::Sqs, action, &body);
     let done = async {
         let outcome = planned::dispatched(&sqs, action, &body, trace, hit).await;
         outcome.unwrap_or_else(|fault| refusal(&fault))

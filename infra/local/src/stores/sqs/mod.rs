@@ -174,7 +174,7 @@ impl Sqs {
         visibility: Option<Duration>,
     ) -> Result<Vec<ReceivedMessage>, SqsError> {
         self.counts.add("ReceiveMessage");
-        let hit = self.faults.hit(Service::Sqs, "ReceiveMessage");
+        let hit = self.faults.hit(Service::Sqs, "ReceiveMessage", b"");
         let call = ReceiveCall { queue: queue.clone(), max, wait: Some(wait), visibility };
         let messages = planned::around(hit, self.receive_call(call)).await?;
         if hit.is_some_and(|hit| hit.kind == FaultKind::Duplicated) {
@@ -198,7 +198,7 @@ impl Sqs {
     /// the wrong one are deleted then.
     pub async fn delete(&self, queue: &QueueName, receipts: &[ReceiptHandle]) -> Result<(), SqsError> {
         self.counts.add("DeleteMessageBatch");
-        let hit = self.faults.hit(Service::Sqs, "DeleteMessageBatch");
+        let hit = self.faults.hit(Service::Sqs, "DeleteMessageBatch", b"");
         let (receipts, struck) = planned::spared(hit, receipts);
         let name = queue.clone();
         let delete = self.ask(move |keeper, _| receipts.iter().try_for_each(|receipt| keeper.delete(&name, receipt)));
@@ -218,7 +218,7 @@ impl Sqs {
         visibility: Duration,
     ) -> Result<usize, SqsError> {
         self.counts.add("ChangeMessageVisibilityBatch");
-        let hit = self.faults.hit(Service::Sqs, "ChangeMessageVisibilityBatch");
+        let hit = self.faults.hit(Service::Sqs, "ChangeMessageVisibilityBatch", b"");
         let (receipts, struck) = planned::spared(hit, receipts);
         let changed = planned::around(hit, self.set_visibility(queue, &receipts, visibility)).await?;
         if struck { Err(SqsError::Planned) } else { Ok(changed) }
