@@ -24,7 +24,8 @@ pub struct Budget {
     /// Steps with an outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// Seconds since submission, waits included.
+    /// Seconds since submission, waits included: the job ends then, also in the middle of a wait. A step that runs may
+    /// end as its own time limit says; none starts any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_seconds: Option<u64>,
 }
@@ -96,6 +97,23 @@ impl Budget {
                 Err(Exhausted::Wall { limit: *limit })
             }
             (_, share) => Ok(share),
+        }
+    }
+
+    /// When the job's time is up; none when it has no such limit. Nothing waits past it.
+    #[must_use]
+    pub fn ends_at(&self, submitted_at: Timestamp) -> Option<Timestamp> {
+        self.wall_seconds.map(|limit| submitted_at.plus(Duration::from_secs(limit)))
+    }
+
+    /// Whether the job's time is up.
+    ///
+    /// # Errors
+    /// [`Exhausted::Wall`] when it is.
+    pub fn check_time(&self, submitted_at: Timestamp, now: Timestamp) -> Result<(), Exhausted> {
+        match self.wall_seconds {
+            Some(limit) if now.since(submitted_at) >= Duration::from_secs(limit) => Err(Exhausted::Wall { limit }),
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -234,10 +252,7 @@ pub fn check(
             return Err(Exhausted::Money { limit, used, reserved: held.money_micros });
         }
     }
-    match budget.wall_seconds {
-        Some(limit) if now.since(submitted_at) >= Duration::from_secs(limit) => Err(Exhausted::Wall { limit }),
-        Some(_) | None => Ok(()),
-    }
+    budget.check_time(submitted_at, now)
 }
 
 /// Whether what is used and held passes the limit; one that is used up allows not even what needs nothing.

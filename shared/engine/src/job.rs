@@ -52,6 +52,19 @@ impl Usage {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
+    /// What was used since `earlier`.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(earlier.output_tokens),
+            cached_tokens: self.cached_tokens.saturating_sub(earlier.cached_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_sub(earlier.reasoning_tokens),
+            money_micros: self.money_micros.saturating_sub(earlier.money_micros),
+            unpriced_tokens: self.unpriced_tokens.saturating_sub(earlier.unpriced_tokens),
+        }
+    }
+
     /// The sum of both.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
@@ -76,6 +89,12 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// What was used since `earlier`.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self { usage: self.usage.since(earlier.usage), steps: self.steps.saturating_sub(earlier.steps) }
+    }
+
     /// The sum of both.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {

@@ -33,6 +33,8 @@ pub struct Journal {
     cancel: Option<CancelRecord>,
     edit: Edit,
     totals: Totals,
+    /// What each child has used as far as it is in the totals, by the signal of its end.
+    counted: BTreeMap<SignalName, Totals>,
     replays: u32,
     forked: bool,
 }
@@ -51,6 +53,7 @@ impl Default for Journal {
             cancel: None,
             edit: Edit::default(),
             totals: Totals::default(),
+            counted: BTreeMap::new(),
             replays: 0,
             forked: false,
         }
@@ -119,7 +122,11 @@ impl Journal {
                     for signal in self.signals.iter_mut().filter(|signal| signal.seq == signal_seq) {
                         signal.taken = true;
                         if id.kind == StepKind::Child {
-                            self.totals = self.totals.plus(used_by_child(signal));
+                            // A child says all that it has used so far, and after a replay it says it again.
+                            let used = used_by_child(signal);
+                            let counted = self.counted.entry(signal.name.clone()).or_default();
+                            self.totals = self.totals.plus(used.since(*counted));
+                            *counted = used;
                         }
                     }
                 }

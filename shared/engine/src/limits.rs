@@ -90,6 +90,10 @@ pub const CRASHES_MAX: u32 = 3;
 /// Claims in a row that never got to append anything (out of memory while reading the journal, say).
 pub const CLAIM_ATTEMPTS_MAX: u32 = 5;
 
+/// The shortest wait that a server is granted, in milliseconds: one that says "at once" again and again would use all
+/// attempts up in a moment.
+pub const RETRY_AFTER_MIN_MS: u64 = 1_000;
+
 /// Attempts of a step by default (the articles ask for three).
 pub const STEP_ATTEMPTS_DEFAULT: u32 = 3;
 /// Wait before the second attempt (the articles ask for 10 s).
@@ -98,8 +102,9 @@ pub const RETRY_WAIT_FIRST_MS: u64 = 10_000;
 pub const RETRY_WAIT_FACTOR: u64 = 3;
 /// The longest wait between attempts of the default policy.
 pub const RETRY_WAIT_MAX_MS: u64 = 15 * 60_000;
-/// The longest `Retry-After` that is obeyed; a server that asks for more has a fault, and a person should see it.
-pub const RETRY_AFTER_MAX_MS: u64 = 60 * 60_000;
+/// The longest `Retry-After` that is obeyed: quotas are counted by the day, and a wait costs nothing. A server that asks for
+/// more has a fault, and a person should see it.
+pub const RETRY_AFTER_MAX_MS: u64 = 24 * 60 * 60_000;
 
 /// Steps of a job whose budget names no number: our own bound on the worker's loop over the queue.
 pub const STEPS_DEFAULT: u64 = 10_000;

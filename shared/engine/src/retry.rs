@@ -53,8 +53,8 @@ pub enum AfterFailure {
     GiveUp,
 }
 
-/// Decides what follows attempt number `attempt` (from 1) that failed at `now`. A server's own wait (`retry_after`)
-/// stands above the policy's distance, up to a bound.
+/// Decides what follows attempt number `attempt` (from 1) that failed at `now`. A server's own wait (`retry_after`) stands
+/// in place of the policy's distance, within bounds: the server knows when it can, the policy only guesses.
 #[must_use]
 pub fn after_failure(
     policy: &RetryPolicy,
@@ -73,8 +73,8 @@ pub fn after_failure(
         policy.wait_first_ms.saturating_mul(policy.wait_factor.saturating_pow(exponent)).min(policy.wait_max_ms);
     let wait = match retry_after {
         Some(asked) => {
-            let asked_ms = u64::try_from(asked.as_millis()).unwrap_or(u64::MAX).min(limits::RETRY_AFTER_MAX_MS);
-            asked_ms.max(distance)
+            let asked_ms = u64::try_from(asked.as_millis()).unwrap_or(u64::MAX);
+            asked_ms.clamp(limits::RETRY_AFTER_MIN_MS, limits::RETRY_AFTER_MAX_MS)
         }
         None => distance,
     };

@@ -288,6 +288,10 @@ async fn reserve(shared: &Rc<Shared>, needs: Held, now: Timestamp) -> Reserved {
 
 /// Ends the job, since its budget does not allow what the agent wants to do next.
 pub(crate) async fn exhaust(shared: &Rc<Shared>, exhausted: Exhausted) -> ! {
-    let message = format!("{exhausted}; replay the job with a larger budget to go on");
-    shared.halt(Halt::End(Failure::new(ErrorClass::Budget, message))).await
+    shared.halt(Halt::End(used_up(exhausted))).await
+}
+
+/// The failure of a job whose budget is used up.
+pub(crate) fn used_up(exhausted: Exhausted) -> Failure {
+    Failure::new(ErrorClass::Budget, format!("{exhausted}; replay the job with a larger budget to go on"))
 }

@@ -25,6 +25,7 @@ use crate::live::{Stage, Voice};
 use crate::outside::{self, OutsideError, fresh_nonce};
 use crate::registry::Agent;
 use crate::shared::{Decide, Halt, Request, Rest, Shared};
+use crate::step::used_up;
 use crate::store::{Append, Store, Write};
 
 /// The agent's own future, and how it ended if it did while something else was awaited.
@@ -270,7 +271,12 @@ impl<S: Store> Invocation<'_, S> {
             Some(Halt::End(failure)) => return Ok(Verdict::End(Ending::Failed { failure })),
             None => {}
         }
-        let mut until: Option<Timestamp> = None;
+        let (budget, submitted_at) = (shared.budget.get(), shared.order.submitted_at);
+        if let Err(exhausted) = budget.check_time(submitted_at, self.clock.now()) {
+            return Ok(Verdict::End(Ending::Failed { failure: used_up(exhausted) }));
+        }
+        // A wait ends with the job's time at the latest.
+        let mut until: Option<Timestamp> = budget.ends_at(submitted_at);
         for rest in shared.rests() {
             match rest {
                 Rest::NoTime => {
