@@ -17,6 +17,7 @@
 mod arguments;
 mod blocks;
 mod body;
+mod carrier;
 pub mod chat;
 pub mod converse;
 mod endpoint;
@@ -44,6 +45,7 @@ mod sse;
 mod stop;
 mod structured;
 
+pub use carrier::{Carried, Carrier, CarrierError};
 pub use chat::ChatCompletions;
 pub use converse::{AwsCredentialSource, AwsCredentials, Converse};
 pub use endpoint::{Endpoint, Features, OutputLimitField, StructuredOutput, Wire};

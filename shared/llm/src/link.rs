@@ -3,6 +3,7 @@
 //! Everything that could not stand in a header is found when the link is made, not in the middle of a job.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures::stream::{self, StreamExt};
@@ -12,6 +13,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::body::limited;
+use crate::carrier::{Carrier, CarrierError};
 use crate::error::{ModelError, ModelErrorKind};
 use crate::error_class::ErrorReport;
 use crate::http::{Secret, client_for, read_error_body, transport_error};
@@ -31,6 +33,8 @@ pub(crate) struct Link {
     key: Secret,
     headers: HeaderMap,
     silence_limit: Option<Duration>,
+    /// None: HTTP.
+    carrier: Option<Arc<dyn Carrier>>,
 }
 
 impl Link {
@@ -45,7 +49,7 @@ impl Link {
         let base = url.path().trim_end_matches('/').to_owned();
         url.set_path(&format!("{base}{path}"));
         let origin = origin_of(&url, url.path());
-        Ok(Self { url, origin, key, headers: HeaderMap::new(), silence_limit: None })
+        Ok(Self { url, origin, key, headers: HeaderMap::new(), silence_limit: None, carrier: None })
     }
 
     /// Sends the key as a bearer token. An empty key sends nothing, which is what servers on one's own machine expect.
@@ -94,9 +98,22 @@ impl Link {
         self
     }
 
+    /// Has requests carried by somebody else than HTTP.
+    pub(crate) fn carry_by(&mut self, carrier: Arc<dyn Carrier>) {
+        self.carrier = Some(carrier);
+    }
+
     /// Sends a request, and waits for the head of the answer.
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Response, ModelError> {
-        let send = async { request.send().await.map_err(transport_error) };
+        let send = async {
+            match &self.carrier {
+                None => request.send().await.map_err(transport_error),
+                Some(carrier) => {
+                    let (client, request) = request.build_split();
+                    carrier.carry(&client, request.map_err(transport_error)?).await.map_err(not_carried)
+                }
+            }
+        };
         match self.silence_limit {
             Some(limit) => timeout(limit, send).await.unwrap_or_else(|elapsed| Err(silence(limit, elapsed))),
             None => send.await,
@@ -199,6 +216,13 @@ impl Link {
             report.add_code(&kind);
         }
         report.into_error(&self.key)
+    }
+}
+
+fn not_carried(error: CarrierError) -> ModelError {
+    match error {
+        CarrierError::Http(error) => transport_error(error),
+        CarrierError::Refused(why) => ModelError::new(ModelErrorKind::Invalid, why),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::carrier::Carrier;
 use crate::chat::ChatCompletions;
 use crate::converse::{AwsCredentialSource, Converse};
 use crate::endpoint::{Endpoint, StructuredOutput, Wire};
@@ -82,6 +83,18 @@ impl Endpoint {
 }
 
 impl Provider {
+    /// This model with its requests carried by somebody else than HTTP: a recording, say.
+    #[must_use]
+    pub fn carried_by(mut self, carrier: Arc<dyn Carrier>) -> Self {
+        match &mut self.speaker {
+            Speaker::Chat(chat) => chat.link.carry_by(carrier),
+            Speaker::Messages(messages) => messages.link.carry_by(carrier),
+            Speaker::Responses(responses) => responses.link.carry_by(carrier),
+            Speaker::Converse(converse) => converse.link.carry_by(carrier),
+        }
+        self
+    }
+
     /// The configuration.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint

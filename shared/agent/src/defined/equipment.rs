@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longhaul_definition::ModelChoice;
 use longhaul_llm::{
-    Access, BadPrices, Completion, Delta, Endpoint, Fallback, Model, ModelError, ModelRequest, Named, Prices, Provider,
+    Access, Carrier, Completion, Delta, Endpoint, Fallback, Model, ModelError, ModelRequest, Named, Prices, Provider,
 };
 
 use crate::blocking::HeavyWork;
@@ -42,12 +42,21 @@ pub trait Models {
 #[derive(Debug, Clone, Default)]
 pub struct Providers {
     known: BTreeMap<String, (Endpoint, Access)>,
+    /// None: HTTP.
+    carrier: Option<Arc<dyn Carrier>>,
 }
 
 impl Providers {
     /// Adds a provider. A definition may name another model of it, a limit and a temperature.
     pub fn add(&mut self, name: impl Into<String>, endpoint: Endpoint, access: Access) {
         self.known.insert(name.into(), (endpoint, access));
+    }
+
+    /// These providers with their requests carried by somebody else than HTTP.
+    #[must_use]
+    pub fn carried_by(mut self, carrier: Arc<dyn Carrier>) -> Self {
+        self.carrier = Some(carrier);
+        self
     }
 }
 
@@ -69,6 +78,10 @@ impl Models for Providers {
             let provider = endpoint.open(access.clone()).map_err(|error: ModelError| {
                 format!("the model provider {:?} cannot be used: {}", choice.provider, error.message())
             })?;
+            let provider = match &self.carrier {
+                Some(carrier) => provider.carried_by(Arc::clone(carrier)),
+                None => provider,
+            };
             tuned.push(Tuned { provider, temperature: choice.temperature });
         }
         let names = tuned.iter().map(|model| model.name().to_owned()).collect();
@@ -134,21 +147,18 @@ pub enum EquipmentError {
     /// The client of the tools.
     #[error("no HTTP client can be built for tools")]
     Client(#[from] reqwest::Error),
-    /// The table of prices.
-    #[error("the table of prices cannot be read")]
-    Prices(#[from] BadPrices),
 }
 
 impl Equipment {
-    /// What a deployment's settings give: its providers at published prices, and a way to where its tools may go.
+    /// What a deployment's settings give: its providers at its prices, and a way to where its tools may go.
     ///
     /// # Errors
-    /// When no client can be built, or the price table is none.
+    /// When no client can be built.
     pub fn of(settings: &Settings) -> Result<Self, EquipmentError> {
         let reach = Reach::new(settings.policy.clone(), Arc::new(SystemLookup))?;
         let models = Rc::new(settings.providers.clone());
         Ok(Self::new(models, reach, settings.paths.clone())
-            .with_prices(Prices::built_in()?)
+            .with_prices(settings.prices.clone())
             .with_model_time_limit(settings.model_time_limit))
     }
 

@@ -15,10 +15,10 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use longhaul::{ErrorClass, StepError};
 use longhaul_definition::{AddressError, Policy, is_public};
-use longhaul_llm::retry_after;
+use longhaul_llm::{Carrier, CarrierError, retry_after};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
-use reqwest::{Client, Method, Response, StatusCode, Url};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 
 /// A server that does not accept a connection within this time will not answer either.
 const CONNECT_TIMEOUT_SECONDS: u64 = 10;
@@ -108,6 +108,8 @@ pub(crate) struct Answer {
 pub struct Reach {
     policy: Arc<Policy>,
     client: Client,
+    /// None: HTTP.
+    carrier: Option<Arc<dyn Carrier>>,
 }
 
 impl Reach {
@@ -134,7 +136,14 @@ impl Reach {
             .connect_timeout(Duration::from_secs(CONNECT_TIMEOUT_SECONDS))
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .build()?;
-        Ok(Self { policy, client })
+        Ok(Self { policy, client, carrier: None })
+    }
+
+    /// This way with requests carried by somebody else than HTTP, a recording say. Addresses are judged all the same.
+    #[must_use]
+    pub fn carried_by(mut self, carrier: Arc<dyn Carrier>) -> Self {
+        self.carrier = Some(carrier);
+        self
     }
 
     /// The client, for who sends requests of its own. The address must be judged first.
@@ -176,13 +185,22 @@ impl Reach {
             if let Some(body) = &ask.body {
                 request = request.body(body.clone());
             }
-            let response = request.send().await.map_err(no_answer)?;
+            let response = self.send(request).await?;
             match redirected(&ask, &response)? {
                 Some(next) => ask = next,
                 None => return read(response, ask.bytes_max).await,
             }
         }
         Err(StepError::new(ErrorClass::Invalid, format!("the server redirects more than {REDIRECTS_MAX} times")))
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response, StepError> {
+        let Some(carrier) = &self.carrier else { return request.send().await.map_err(no_answer) };
+        let (client, request) = request.build_split();
+        carrier.carry(&client, request.map_err(no_answer)?).await.map_err(|error| match error {
+            CarrierError::Http(error) => no_answer(error),
+            CarrierError::Refused(why) => StepError::new(ErrorClass::Invalid, why),
+        })
     }
 }
 

@@ -42,7 +42,7 @@ const PATH: &str = "/chat/completions";
 /// A server of the Chat Completions format.
 #[derive(Clone)]
 pub struct ChatCompletions {
-    link: Link,
+    pub(crate) link: Link,
     features: Features,
 }
 

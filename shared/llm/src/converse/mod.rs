@@ -52,7 +52,7 @@ enum Entry {
 /// Bedrock's runtime, in one region.
 #[derive(Clone)]
 pub struct Converse {
-    link: Link,
+    pub(crate) link: Link,
     entry: Entry,
     form: Form,
 }

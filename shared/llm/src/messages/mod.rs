@@ -30,7 +30,7 @@ const ANTHROPIC_HOST: &str = "api.anthropic.com";
 /// A server of the Messages format.
 #[derive(Clone)]
 pub struct Messages {
-    link: Link,
+    pub(crate) link: Link,
     form: Form,
 }
 

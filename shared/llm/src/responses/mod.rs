@@ -30,7 +30,7 @@ const PATH: &str = "/responses";
 /// A server of the Responses format.
 #[derive(Clone)]
 pub struct Responses {
-    link: Link,
+    pub(crate) link: Link,
     form: Form,
 }
 
