@@ -9,7 +9,8 @@ use std::time::Duration;
 use longhaul::engine::job::Overrides;
 use longhaul::{Ctx, EffectKey, ErrorClass, Live, RetryPolicy, StepError, Usage};
 use longhaul_llm::{
-    ChatCompletions, Cut, Delta, Message, Model, ModelError, ModelErrorKind, ModelReply, ModelRequest, ResponseFormat,
+    ChatCompletions, Cut, Delta, Message, Model, ModelError, ModelErrorKind, ModelReply, ModelRequest, Money, Prices,
+    ResponseFormat,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,9 @@ pub const STAND_IN: &str = "rehearsal";
 /// Characters of a prompt for each token that is held back from a budget: English has about four, and a reservation
 /// should rather be a little too large.
 const RESERVED_CHARS_PER_TOKEN: usize = 3;
+
+/// Nano-dollars in a micro-dollar.
+const NANOS_PER_MICRO: u64 = 1_000;
 
 /// The most of a cut answer that a dead letter shows.
 const PARTIAL_MAX_CHARS: usize = 600;
@@ -44,9 +48,23 @@ pub(crate) struct Form {
 
 impl Form {
     /// Tokens to hold back for a prompt of so many characters and an answer of this form.
-    pub(crate) fn reserved_tokens(&self, prompt_chars: usize) -> u64 {
-        let prompt = u64::try_from(prompt_chars / RESERVED_CHARS_PER_TOKEN).unwrap_or(u64::MAX);
-        prompt.saturating_add(self.answer_tokens)
+    pub(crate) fn reserved(&self, prompt_chars: usize) -> Reserved {
+        let prompt_tokens = u64::try_from(prompt_chars / RESERVED_CHARS_PER_TOKEN).unwrap_or(u64::MAX);
+        Reserved { prompt_tokens, answer_tokens: self.answer_tokens }
+    }
+}
+
+/// Tokens that a call may need, held back from the budget while it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    pub(crate) prompt_tokens: u64,
+    pub(crate) answer_tokens: u64,
+}
+
+impl Reserved {
+    /// Both together.
+    pub(crate) const fn tokens(self) -> u64 {
+        self.prompt_tokens.saturating_add(self.answer_tokens)
     }
 }
 
@@ -63,8 +81,8 @@ pub(crate) struct Question {
 
 impl Question {
     /// Tokens to hold back while it is answered.
-    pub(crate) fn reserved_tokens(&self) -> u64 {
-        self.form.reserved_tokens(self.system.len().saturating_add(self.user.len()))
+    pub(crate) fn reserved(&self) -> Reserved {
+        self.form.reserved(self.system.len().saturating_add(self.user.len()))
     }
 }
 
@@ -132,6 +150,7 @@ pub(crate) struct ModelSteps {
     model: String,
     call_time_limit: Duration,
     retry: RetryPolicy,
+    prices: Prices,
 }
 
 impl ModelSteps {
@@ -142,6 +161,7 @@ impl ModelSteps {
             model: settings.model.clone(),
             call_time_limit: settings.model_time_limit,
             retry: settings.retry,
+            prices: settings.prices.clone(),
         }
     }
 
@@ -155,6 +175,32 @@ impl ModelSteps {
         self.retry
     }
 
+    /// What a call may cost at most, in millionths; none when the price of the model is not known.
+    pub(crate) fn at_most(&self, live: &Live, reserved: Reserved) -> Option<u64> {
+        let model = live.overrides().model.as_deref().unwrap_or(&self.model);
+        let most = self.prices.at_most(model, reserved.prompt_tokens, reserved.answer_tokens).ok()?;
+        Some(micros(most))
+    }
+
+    /// What an answer cost. Without a known price its tokens are said to have none.
+    fn spent(&self, model: &str, reply: &ModelReply) -> Usage {
+        let used = tokens(&reply.usage);
+        let named = ModelReply { answered_by: Some(model.to_owned()), ..reply.clone() };
+        match self.prices.price_of_reply(&named) {
+            Ok(money) => Usage { money_micros: micros(money), ..used },
+            Err(_) => Usage { unpriced_tokens: used.tokens(), ..used },
+        }
+    }
+
+    /// What a failed call cost all the same.
+    fn lost(&self, model: &str, usage: &longhaul_llm::Usage) -> Usage {
+        let used = tokens(usage);
+        match self.prices.price(model, usage) {
+            Ok(money) => Usage { money_micros: micros(money), ..used },
+            Err(_) => Usage { unpriced_tokens: used.tokens(), ..used },
+        }
+    }
+
     /// A step that is one question.
     pub(crate) async fn ask<T>(&self, ctx: &mut Ctx, step: &str, question: &Question) -> longhaul::Result<Answer<T>>
     where
@@ -164,7 +210,8 @@ impl ModelSteps {
         ctx.effect(step, async |key| self.answer::<T>(&Asking::of(&live, &key), question).await)
             .retry(self.retry)
             .time_limit(self.step_time_limit())
-            .metered(question.reserved_tokens(), Answer::cost)
+            .metered(question.reserved().tokens(), Answer::cost)
+            .priced(self.at_most(&live, question.reserved()))
             .await
     }
 
@@ -196,7 +243,7 @@ impl ModelSteps {
         let mut request = self.request(asking, question.system, &question.user);
         request.response_format = ResponseFormat::JsonSchema { name: form.to_owned(), schema: schema.clone() };
         let first = self.call(asking, &request).await?;
-        let spent = usage(&first);
+        let spent = self.spent(&request.model, &first);
         let wrong = match read(&first) {
             Ok(value) => return Ok(Answer { value, model: first.model, usage: spent }),
             Err(wrong) => wrong,
@@ -214,20 +261,27 @@ impl ModelSteps {
         // Another request, so another key: a server would take the first key for the first question.
         request.idempotency_key = Some(format!("{}/repair", asking.key));
         asking.begin_anew();
-        let second = self.call(asking, &request).await?;
+        // What the first answer cost is not lost with the second.
+        let second = self.call(asking, &request).await.map_err(|error| {
+            let both = spent.plus(*error.usage);
+            error.used(both)
+        })?;
+        let spent = spent.plus(self.spent(&request.model, &second));
         match read(&second) {
-            Ok(value) => Ok(Answer { value, model: second.model.clone(), usage: spent.plus(usage(&second)) }),
+            Ok(value) => Ok(Answer { value, model: second.model.clone(), usage: spent }),
             Err(wrong) => {
                 let message = format!("the model `{}` gave no answer of the form `{form}`: {wrong}", self.model);
-                Err(with_answer(StepError::new(ErrorClass::Schema, message), &second.message.text()))
+                let failed = StepError::new(ErrorClass::Schema, message).used(spent);
+                Err(with_answer(failed, &second.message.text()))
             }
         }
     }
 
     /// Asks for free text, inside a step's body.
     pub(crate) async fn say(&self, asking: &Asking<'_>, system: &str, user: &str) -> Result<Answer<String>, StepError> {
-        let reply = self.call(asking, &self.request(asking, system, user)).await?;
-        Ok(Answer { value: reply.message.text(), usage: usage(&reply), model: reply.model })
+        let request = self.request(asking, system, user);
+        let reply = self.call(asking, &request).await?;
+        Ok(Answer { value: reply.message.text(), usage: self.spent(&request.model, &reply), model: reply.model })
     }
 
     fn request(&self, asking: &Asking<'_>, system: &str, user: &str) -> ModelRequest {
@@ -242,18 +296,27 @@ impl ModelSteps {
 
     async fn call(&self, asking: &Asking<'_>, request: &ModelRequest) -> Result<ModelReply, StepError> {
         let reply = self.server.complete(request, &mut |delta| asking.show(&delta)).await;
-        reply.map_err(|error| failed(&self.model, &error))
+        reply.map_err(|error| {
+            let lost = error.usage().map(|usage| self.lost(&request.model, &usage)).unwrap_or_default();
+            failed(&self.model, &error).used(lost)
+        })
     }
 }
 
-fn usage(reply: &ModelReply) -> Usage {
+/// The tokens of a call, without their price.
+pub(crate) fn tokens(usage: &longhaul_llm::Usage) -> Usage {
     Usage {
-        input_tokens: reply.usage.input_tokens,
-        output_tokens: reply.usage.output_tokens,
-        cached_tokens: reply.usage.cached_tokens,
-        reasoning_tokens: reply.usage.reasoning_tokens,
+        input_tokens: usage.input_tokens,
+        output_tokens: usage.output_tokens,
+        cached_tokens: usage.cached_tokens,
+        reasoning_tokens: usage.reasoning_tokens,
         ..Usage::default()
     }
+}
+
+/// Money in millionths, rounded up.
+pub(crate) fn micros(money: Money) -> u64 {
+    money.nano_usd().div_ceil(NANOS_PER_MICRO)
 }
 
 /// A failed call as a failed attempt.

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use longhaul::RetryPolicy;
 use longhaul_definition::Policy;
-use longhaul_llm::{Access, Endpoint, Secret, Wire};
+use longhaul_llm::{Access, Endpoint, Prices, Secret, Wire};
 use serde_json::{Map, Value};
 
 use crate::defined::equipment::Providers;
+use crate::model::STAND_IN;
 use crate::paths::Paths;
 
 /// How long a model call may take when nothing else is said: a long answer of a slow model, and well within the
@@ -28,6 +29,7 @@ pub const MODEL_TIME_LIMIT_MAX_SECONDS: u64 = 600;
 /// | `LONGHAUL_MODEL_KEY` | its key; absent for servers that ask for none |
 /// | `LONGHAUL_MODEL_TIME_LIMIT_SECONDS` | how long a call may take, up to 600; 120 by default |
 /// | `LONGHAUL_PROVIDERS` | model providers that definitions may name besides `default`, the one above: a JSON object of endpoints by name, each with `key_variable`, the variable that holds its key (docs/models.md) |
+/// | `LONGHAUL_PRICES` | prices of models, laid over the ones that come with the program: JSON of the form of `shared/llm/prices.json` |
 /// | `LONGHAUL_TOOL_HOSTS` | hosts beyond the public internet that tools of definitions may reach, separated by commas: names, `*.name`, addresses |
 /// | `LONGHAUL_CORPUS` | the folder that `research` reads when its input names none |
 /// | `LONGHAUL_DOCUMENTS` | folders (separated as in `PATH`) that inputs may name files and folders in; any, when absent. Set it wherever callers are not the owners of the machine |
@@ -50,6 +52,8 @@ pub struct Settings {
     pub providers: Providers,
     /// Where tools of definitions may go.
     pub policy: Policy,
+    /// What models cost.
+    pub prices: Prices,
 }
 
 /// The name by which definitions call the model that the settings name first.
@@ -59,6 +63,21 @@ const MALFORMED_PROVIDERS: SettingsError = SettingsError::Malformed {
     name: "LONGHAUL_PROVIDERS",
     expected: "a JSON object of endpoints by name (docs/models.md), and each `key_variable` a variable that is set",
 };
+
+const MALFORMED_PRICES: SettingsError = SettingsError::Malformed {
+    name: "LONGHAUL_PRICES",
+    expected: "a table of prices of the form of shared/llm/prices.json (docs/models.md)",
+};
+
+/// Published prices, nothing for the stand-in, and the deployment's own table over both.
+fn prices(own: Option<&str>) -> Result<Prices, SettingsError> {
+    let nothing = serde_json::json!({ "read_on": "always", "models": [
+        { "names": [STAND_IN], "rates": { "input": "0", "output": "0" } },
+    ]});
+    let prices = Prices::built_in().and_then(|prices| prices.overlaid(&nothing.to_string()));
+    let prices = prices.map_err(|_| MALFORMED_PRICES)?;
+    own.map_or(Ok(prices.clone()), |own| prices.overlaid(own)).map_err(|_| MALFORMED_PRICES)
+}
 
 /// A provider besides the first.
 struct Further {
@@ -163,6 +182,7 @@ impl Settings {
             retry: RetryPolicy { wait_first_ms: wait_first_ms.unwrap_or(defaults.wait_first_ms), ..defaults },
             providers,
             policy: Policy { allowed_hosts: allowed.collect(), ..Policy::default() },
+            prices: prices(found("LONGHAUL_PRICES").as_deref())?,
         })
     }
 }
@@ -193,7 +213,11 @@ mod tests {
         let ollama = r#"{"local": {"wire": "chat", "model": "m", "base_url": "http://127.0.0.1:11434/v1"}}"#;
         let keyless = r#"{"other": {"wire": "messages", "model": "m", "key_variable": "NOT_SET"}}"#;
         let keyed = r#"{"other": {"wire": "messages", "model": "m", "key_variable": "LONGHAUL_MODEL"}}"#;
-        let cases: [(&str, &str, bool); 15] = [
+        let priced =
+            r#"{"read_on": "2026-11-29", "models": [{"names": ["m"], "rates": {"input": "1", "output": "2"}}]}"#;
+        let cases: [(&str, &str, bool); 17] = [
+            ("LONGHAUL_PRICES", priced, true),
+            ("LONGHAUL_PRICES", r#"{"m": 1}"#, false),
             ("LONGHAUL_PROVIDERS", ollama, true),
             ("LONGHAUL_PROVIDERS", keyed, true),
             ("LONGHAUL_PROVIDERS", keyless, false),

@@ -8,7 +8,7 @@ use longhaul::{Ctx, ErrorClass, Failure, StepError, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::Tools;
-use crate::model::Asking;
+use crate::model::{Asking, Reserved};
 
 /// Steps of one job, as in the agent's card.
 const STEPS_MAX: u32 = 1_000;
@@ -17,7 +17,7 @@ const STEPS_MAX: u32 = 1_000;
 const BYTES_MAX: u32 = 1024 * 1024;
 
 /// Tokens held back for a step: a short question and a short answer.
-const RESERVED_TOKENS: u64 = 200;
+const RESERVED: Reserved = Reserved { prompt_tokens: 100, answer_tokens: 100 };
 
 const SYSTEM: &str = "You take part in a rehearsal. Answer in one short sentence.";
 
@@ -88,7 +88,8 @@ pub(crate) async fn agent_10(ctx: &mut Ctx, tools: &Tools, input: Input) -> long
             })
             .retry(tools.model.retry())
             .time_limit(tools.model.step_time_limit())
-            .metered(RESERVED_TOKENS, |recorded| recorded.usage)
+            .metered(RESERVED.tokens(), |recorded| recorded.usage)
+            .priced(tools.model.at_most(&live, RESERVED))
             .await?;
         written = written.saturating_add(u64::try_from(recorded.text.len()).unwrap_or(u64::MAX));
     }

@@ -32,7 +32,7 @@ pub struct Budget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub steps: Option<u64>,
-    /// Seconds since submission, waits included.
+    /// Seconds since submission, waits included: the job ends then, also in the middle of a wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub wall_seconds: Option<u64>,
@@ -191,7 +191,9 @@ impl CancelRequest {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignalRequest {
-    /// What the signal says; its form is the agent's own.
+    /// What the signal says; its form is the agent's own. A call that a definition has approved by a person takes
+    /// `approved`, `rejected` or `changes` as its `decision`, and with `approved` the `arguments` to make the call with in
+    /// place of the proposed ones (docs/agents.md).
     #[serde(default)]
     #[schema(example = json!({ "decision": "approved" }))]
     pub payload: Value,

@@ -121,12 +121,13 @@ impl FaultArguments {
 }
 
 /// Variables of the person's own that the functions get too.
-const PASSED_ON: [&str; 6] = [
+const PASSED_ON: [&str; 7] = [
     "LONGHAUL_LOG",
     "LONGHAUL_RETRY_WAIT_FIRST_MS",
     "LONGHAUL_DOCUMENTS",
     "LONGHAUL_MODEL_TIME_LIMIT_SECONDS",
     "LONGHAUL_PROVIDERS",
+    "LONGHAUL_PRICES",
     "LONGHAUL_TOOL_HOSTS",
 ];
 

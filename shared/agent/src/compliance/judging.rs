@@ -13,7 +13,7 @@ use crate::documents::limits::FILE_TIME_MAX_SECONDS;
 use crate::documents::quote::{Wording, locate};
 use crate::documents::{Document, Page};
 use crate::excerpt::excerpt;
-use crate::model::{Answer, Asking, Form, Question};
+use crate::model::{Answer, Asking, Form, Question, Reserved};
 use crate::prompt::{Slot, fill, section};
 
 const FINDING: Form =
@@ -81,14 +81,15 @@ pub(super) async fn judge(ctx: &mut Ctx, tools: &Tools, outline: &Outline, rule:
     })
     .retry(tools.model.retry())
     .time_limit(tools.model.step_time_limit().saturating_add(Duration::from_secs(FILE_TIME_MAX_SECONDS)))
-    .metered(reserved_tokens(outline, rule), Judged::cost)
+    .metered(reserved(outline, rule).tokens(), Judged::cost)
+    .priced(tools.model.at_most(&live, reserved(outline, rule)))
     .await
 }
 
 /// Tokens to hold back for a rule: its pages, its own words, and the instructions.
-fn reserved_tokens(outline: &Outline, rule: &Rule) -> u64 {
+fn reserved(outline: &Outline, rule: &Rule) -> Reserved {
     let pages = usize::try_from(outline.chars).unwrap_or(usize::MAX).min(PAGES_CHARS_MAX);
-    FINDING.reserved_tokens(PROMPT_CHARS.saturating_add(pages).saturating_add(rule.requirement.len()))
+    FINDING.reserved(PROMPT_CHARS.saturating_add(pages).saturating_add(rule.requirement.len()))
 }
 
 fn queries(rule: &Rule) -> Vec<String> {

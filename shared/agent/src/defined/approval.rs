@@ -8,7 +8,7 @@ use std::time::Duration;
 use longhaul::{Ctx, Error};
 use longhaul_definition::digest;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::calls::Due;
 
@@ -18,8 +18,8 @@ const TOOL_CHARS: usize = 32;
 /// What came of asking for approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Word {
-    /// The call may be made.
-    Approved,
+    /// The call may be made: with these arguments, where the person has changed them.
+    Approved(Option<Map<String, Value>>),
     /// It may not; what the model is told.
     Not(String),
 }
@@ -28,7 +28,10 @@ pub(super) enum Word {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "decision", rename_all = "snake_case")]
 enum Decision {
-    Approved,
+    Approved {
+        #[serde(default)]
+        arguments: Option<Map<String, Value>>,
+    },
     Rejected {
         #[serde(default)]
         reason: Option<String>,
@@ -58,35 +61,40 @@ pub(super) fn signal_name(about: &str, due: &Due<'_>) -> String {
     format!("{about}:{tool}:{mark}")
 }
 
-/// Waits for approval of a call. A word that is neither yes nor no is answered with what was expected.
+/// Waits for approval of a call. A word that is neither yes nor no, and changed arguments that do not fit the tool, are
+/// answered with what was expected.
 pub(super) async fn approve(ctx: &mut Ctx, due: &Due<'_>, wait_seconds: u64) -> longhaul::Result<Word> {
     let signal = signal_name("approval", due);
     let shown = json!({ "signal": signal, "tool": due.call.name, "arguments": due.arguments });
     ctx.emit("approval needed", shown).await?;
     loop {
-        match ctx.signal::<Value>(&signal).timeout(Duration::from_secs(wait_seconds)).await {
+        let wrong = match ctx.signal::<Value>(&signal).timeout(Duration::from_secs(wait_seconds)).await {
             Ok(payload) => match Decision::read(&payload) {
-                Some(Decision::Approved) => return Ok(Word::Approved),
+                Some(Decision::Approved { arguments: None }) => return Ok(Word::Approved(None)),
+                Some(Decision::Approved { arguments: Some(changed) }) => match due.grant.check(&changed) {
+                    Ok(()) => return Ok(Word::Approved(Some(changed))),
+                    Err(fault) => format!("the changed arguments do not fit: {fault}"),
+                },
                 Some(Decision::Rejected { reason }) => {
                     return Ok(Word::Not(told("A person has rejected this call; it was not made.", reason)));
                 }
                 Some(Decision::Changes { reason }) => {
                     return Ok(Word::Not(told("A person asks for changes; the call was not made.", reason)));
                 }
-                None => {
-                    let expected = json!({ "signal": signal, "expected": [
-                        { "decision": "approved" },
-                        { "decision": "rejected", "reason": "…" },
-                        { "decision": "changes", "reason": "…" },
-                    ]});
-                    ctx.emit("approval not understood", expected).await?;
-                }
+                None => "it is no decision".to_owned(),
             },
             Err(Error::TimedOut { .. }) => {
                 return Ok(Word::Not(told("Nobody has approved this call in time; it was not made.", None)));
             }
             Err(error) => return Err(error),
-        }
+        };
+        let expected = json!({ "signal": signal, "why": wrong, "expected": [
+            { "decision": "approved" },
+            { "decision": "approved", "arguments": due.arguments },
+            { "decision": "rejected", "reason": "…" },
+            { "decision": "changes", "reason": "…" },
+        ]});
+        ctx.emit("approval not understood", expected).await?;
     }
 }
 

@@ -126,12 +126,27 @@ impl Running<'_> {
 
 /// One call in its branch: approval where it needs one, then the call, then what became of it.
 async fn execute(ctx: &mut Ctx, agent: &Defined, due: &Due<'_>) -> longhaul::Result<Outcome> {
-    if due.grant.needs_approval {
-        match approve(ctx, due, agent.definition.approval_wait_seconds).await? {
-            Word::Approved => {}
-            Word::Not(told) => return Ok(Outcome::bad(told)),
-        }
+    if !due.grant.needs_approval {
+        return call(ctx, agent, due).await;
     }
+    match approve(ctx, due, agent.definition.approval_wait_seconds).await? {
+        Word::Approved(None) => call(ctx, agent, due).await,
+        Word::Approved(Some(arguments)) => {
+            let changed = Value::Object(arguments.clone());
+            let shown = json!({ "tool": due.call.name, "proposed": due.arguments, "arguments": changed });
+            ctx.emit("approved with changes", shown).await?;
+            let made = Due { call: due.call, arguments: &arguments, handle: due.handle, grant: due.grant };
+            let Outcome { text, is_error } = call(ctx, agent, &made).await?;
+            // The model must not take the result for that of what it had proposed.
+            let text = format!("[a person approved this call with other arguments: {changed}]\n{text}");
+            Ok(Outcome { text, is_error })
+        }
+        Word::Not(told) => Ok(Outcome::bad(told)),
+    }
+}
+
+/// A call that may be made.
+async fn call(ctx: &mut Ctx, agent: &Defined, due: &Due<'_>) -> longhaul::Result<Outcome> {
     match run(ctx, agent, due).await {
         Ok(outcome) => Ok(outcome),
         Err(Error::Step(failure)) if failure.class == ErrorClass::Interrupted => {

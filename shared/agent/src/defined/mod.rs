@@ -30,7 +30,7 @@ use equipment::{Equipment, Opened};
 use grants::Grants;
 use outputs::Handle;
 use repeats::Repeats;
-use turn::{Question, ask};
+use turn::{CutShort, Question, ask};
 use window::{Room, Window};
 
 /// A call ends a little before its step does, so that the step's error is the call's own.
@@ -38,6 +38,13 @@ const CALL_MARGIN: Duration = Duration::from_secs(2);
 
 /// How often the model may repair an answer that has not the agreed form.
 const REPAIRS_MAX: u32 = 2;
+
+/// How often in a row an answer may be cut at the model's output limit, the model being told each time.
+const CUTS_MAX: u32 = 2;
+
+/// What the model is told then.
+const CUT_SHORT: &str = "Your last answer was longer than an answer may be. It was cut, and nothing of it was carried out. \
+    Answer again in less: make fewer or smaller calls at once, or say it in fewer words.";
 
 /// How often in a row a request may be made smaller because a model has said that it is too large.
 const SHRINKS_MAX: u32 = 3;
@@ -135,6 +142,15 @@ fn fits(schema: &Value, input: &Value) -> longhaul::Result<()> {
     }
 }
 
+/// The end of a job whose model does not keep to its output limit.
+fn output_truncated(what: &str) -> Error {
+    let message = format!(
+        "output_truncated: the model's answers are cut at its output limit, also after it was told; raise `output_tokens_max` \
+         or ask for less at once. The last one: {what}"
+    );
+    Error::Terminal(Failure::new(ErrorClass::Schema, message))
+}
+
 /// What a job asks, in words.
 fn asked(input: &Value) -> String {
     match input {
@@ -160,19 +176,29 @@ struct Running<'a> {
 impl Running<'_> {
     async fn drive(mut self, ctx: &mut Ctx) -> longhaul::Result<Value> {
         let turns_max = self.agent.definition.limits.turns_max;
-        let mut repairs = 0;
+        let (mut repairs, mut cuts) = (0, 0);
         loop {
-            let so_far = json!({ "turns": self.turns, "calls": self.calls, "said": self.conversation.last_words() });
-            ctx.so_far(so_far)?;
+            self.say_so_far(ctx)?;
             if self.turns >= turns_max {
                 ctx.emit("limit reached", json!({ "limit": "turns_max", "of": turns_max })).await?;
                 let message = format!("the model has had its {turns_max} turns and has not come to an end");
                 return Err(Error::Terminal(Failure::new(ErrorClass::Budget, message)));
             }
-            let reply = self.ask(ctx).await?;
+            let reply = match self.ask(ctx).await? {
+                Ok(reply) => reply,
+                Err(_) if cuts < CUTS_MAX => {
+                    cuts += 1;
+                    self.conversation.push(Item::User { text: CUT_SHORT.to_owned() });
+                    self.turns = self.turns.saturating_add(1);
+                    continue;
+                }
+                Err(CutShort { what }) => return Err(output_truncated(&what)),
+            };
+            cuts = 0;
             let calls = reply.message.tool_calls.clone();
             if !calls.is_empty() {
                 self.push_turn(reply.message);
+                self.say_so_far(ctx)?;
                 let results = self.carry_out(ctx, &calls).await?;
                 self.show(&calls, results);
             } else if reply.finish == Finish::Paused {
@@ -193,6 +219,11 @@ impl Running<'_> {
             }
             self.turns = self.turns.saturating_add(1);
         }
+    }
+
+    /// What the job has come to, for whoever reads its failure.
+    fn say_so_far(&self, ctx: &mut Ctx) -> longhaul::Result<()> {
+        ctx.so_far(json!({ "turns": self.turns, "calls": self.calls, "said": self.conversation.last_words() }))
     }
 
     /// Takes the model's answer into the conversation, in a form that every server takes back.
@@ -238,7 +269,7 @@ impl Running<'_> {
     }
 
     /// The next answer of the model. A request that a model says is too large is made smaller, never sent again as it is.
-    async fn ask(&mut self, ctx: &mut Ctx) -> longhaul::Result<ModelReply> {
+    async fn ask(&mut self, ctx: &mut Ctx) -> longhaul::Result<Result<ModelReply, CutShort>> {
         let mut shrinks = 0;
         loop {
             self.make_room(ctx).await?;
@@ -278,6 +309,7 @@ impl Running<'_> {
                 answer_tokens: self.window.answer,
             };
             let reply = ask(ctx, self.agent, &self.opened, question).await?;
+            let reply = reply.map_err(|CutShort { what }| output_truncated(&what))?;
             let mut summary = reply.message.text();
             let end = summary.floor_char_boundary(SUMMARY_BYTES_MAX);
             summary.truncate(end);

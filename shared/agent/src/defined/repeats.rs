@@ -1,4 +1,5 @@
-//! Telling when the model goes in circles: the very same call in turn after turn.
+//! Telling when the model goes in circles: the very same call in turn after turn. The same call several times in one
+//! answer is one answer's doing and counts as once; how many calls an answer may make has a bound of its own.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ pub(super) enum Verdict {
     End,
 }
 
-/// How often in a row each call was made.
+/// In how many turns in a row each call was made.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     before: BTreeMap<String, u32>,
@@ -33,8 +34,8 @@ impl Repeats {
     /// Counts a call of this turn.
     pub(super) fn count(&mut self, call: &ToolCall, repeats_max: u32) -> Verdict {
         let key = key(call);
-        let so_far = self.now.get(&key).or_else(|| self.before.get(&key)).copied().unwrap_or_default();
-        let count = so_far.saturating_add(1);
+        let before = self.before.get(&key).copied().unwrap_or_default();
+        let count = before.saturating_add(1);
         self.now.insert(key, count);
         match count {
             count if count <= repeats_max => Verdict::Fine,

@@ -7,22 +7,31 @@ use std::cell::{Cell, OnceCell};
 
 use longhaul::{Ctx, EffectKey, StepError, Usage};
 use longhaul_definition::Definition;
-use longhaul_llm::{Message, ModelError, ModelReply, ModelRequest, Prices, ResponseFormat, ToolSpec};
+use longhaul_llm::{
+    Cut, Message, ModelError, ModelErrorKind, ModelReply, ModelRequest, Prices, ResponseFormat, ToolSpec,
+};
 use serde::{Deserialize, Serialize};
 
 use super::Defined;
 use super::equipment::Opened;
-use crate::model::{Asking, failed};
-
-/// Nano-dollars in a micro-dollar.
-const NANOS_PER_MICRO: u64 = 1_000;
+use crate::model::{Asking, failed, micros, tokens};
 
 /// A recorded answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Answered {
-    pub(super) reply: ModelReply,
+struct Answered {
+    /// The answer; none when it was cut at the model's output limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reply: Option<ModelReply>,
+    /// What is known of an answer that was cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cut: Option<String>,
     /// What it cost, models that failed before the one that answered included.
-    pub(super) usage: Usage,
+    usage: Usage,
+}
+
+/// An answer that was cut at the model's output limit: half of one, of which nothing may be carried out.
+pub(super) struct CutShort {
+    pub(super) what: String,
 }
 
 impl Answered {
@@ -49,10 +58,10 @@ pub(super) async fn ask(
     agent: &Defined,
     opened: &Opened,
     question: Question,
-) -> longhaul::Result<ModelReply> {
+) -> longhaul::Result<Result<ModelReply, CutShort>> {
     let prices = &agent.equipment.prices;
     let reserve = question.tokens.saturating_add(question.answer_tokens);
-    let micros = dearest(prices, opened, question.tokens, question.answer_tokens);
+    let most_micros = dearest(prices, opened, question.tokens, question.answer_tokens);
     let step = question.step;
     // The step's key is known in its body alone, and is the same at each attempt. The request is large, so it is made once.
     let (made, keyed) = (Cell::new(Some(request(agent, question))), OnceCell::new());
@@ -62,16 +71,26 @@ pub(super) async fn ask(
             let asking = Asking::of(&live, &key);
             let request = keyed.get_or_init(|| with_key(made.take(), &key));
             match opened.model.complete(request, &mut |delta| asking.show(&delta)).await {
-                Ok(reply) => Ok(Answered { usage: usage_of(prices, &reply), reply }),
-                Err(error) => Err(of_definition(prices, opened, &agent.definition, &error)),
+                Ok(reply) => Ok(Answered { usage: usage_of(prices, &reply), reply: Some(reply), cut: None }),
+                Err(error) => {
+                    let failed = of_definition(prices, opened, &agent.definition, &error);
+                    match error.kind() {
+                        // Asked the same again it would be cut at the same place; the loop asks for something shorter.
+                        ModelErrorKind::Truncated { cut: Cut::OutputLimit } => {
+                            Ok(Answered { reply: None, cut: Some(failed.failure.message), usage: *failed.usage })
+                        }
+                        _ => Err(failed),
+                    }
+                }
             }
         })
         .retry(agent.retry())
         .time_limit(agent.equipment.model_time_limit + super::CALL_MARGIN)
         .metered(reserve, Answered::usage)
-        .priced(micros)
+        .priced(most_micros)
         .await?;
-    Ok(answered.reply)
+    let Answered { reply, cut, usage: _ } = answered;
+    Ok(reply.ok_or_else(|| CutShort { what: cut.unwrap_or_default() }))
 }
 
 /// The request under its step's key.
@@ -94,19 +113,9 @@ fn request(agent: &Defined, question: Question) -> ModelRequest {
 fn dearest(prices: &Prices, opened: &Opened, input_tokens: u64, output_tokens: u64) -> Option<u64> {
     let each = opened.names.iter().map(|name| {
         let most = prices.at_most(name, input_tokens, output_tokens).ok()?;
-        Some(most.nano_usd().div_ceil(NANOS_PER_MICRO))
+        Some(micros(most))
     });
     each.collect::<Option<Vec<u64>>>()?.into_iter().max()
-}
-
-fn tokens(usage: &longhaul_llm::Usage) -> Usage {
-    Usage {
-        input_tokens: usage.input_tokens,
-        output_tokens: usage.output_tokens,
-        cached_tokens: usage.cached_tokens,
-        reasoning_tokens: usage.reasoning_tokens,
-        ..Usage::default()
-    }
 }
 
 fn unpriced(usage: Usage) -> Usage {
@@ -118,7 +127,7 @@ fn usage_of(prices: &Prices, reply: &ModelReply) -> Usage {
     let failed = reply.failed_attempts.iter().filter_map(|attempt| attempt.usage.as_ref());
     let all = failed.fold(tokens(&reply.usage), |sum, usage| sum.plus(tokens(usage)));
     match prices.price_of_reply(reply) {
-        Ok(money) => Usage { money_micros: money.nano_usd().div_ceil(NANOS_PER_MICRO), ..all },
+        Ok(money) => Usage { money_micros: micros(money), ..all },
         Err(_) => unpriced(all),
     }
 }
@@ -131,7 +140,7 @@ fn of_definition(prices: &Prices, opened: &Opened, definition: &Definition, erro
     let own = last.zip(own.as_ref());
     let spent = earlier.chain(own).fold(Usage::default(), |sum, (model, usage)| {
         let priced = match prices.price(model, usage) {
-            Ok(money) => Usage { money_micros: money.nano_usd().div_ceil(NANOS_PER_MICRO), ..tokens(usage) },
+            Ok(money) => Usage { money_micros: micros(money), ..tokens(usage) },
             Err(_) => unpriced(tokens(usage)),
         };
         sum.plus(priced)

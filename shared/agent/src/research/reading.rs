@@ -117,6 +117,7 @@ pub(super) async fn read(
     let short: String = source.file.chars().take(STEP_FILE_CHARS_MAX).collect();
     let queries: Vec<String> =
         std::iter::once(topic).chain(plan.queries.iter().map(String::as_str)).map(str::to_owned).collect();
+    let reserved = NOTES.reserved(PROMPT_CHARS.saturating_add(source.chars.min(SOURCE_CHARS_MAX)));
     let live = ctx.live();
     let step = ctx
         .effect(&format!("read {short}"), async |key| {
@@ -132,7 +133,8 @@ pub(super) async fn read(
         })
         .retry(tools.model.retry())
         .time_limit(tools.model.step_time_limit().saturating_add(Duration::from_secs(FILE_TIME_MAX_SECONDS)))
-        .metered(NOTES.reserved_tokens(PROMPT_CHARS.saturating_add(source.chars.min(SOURCE_CHARS_MAX))), Reading::cost);
+        .metered(reserved.tokens(), Reading::cost)
+        .priced(tools.model.at_most(&live, reserved));
     match step.await {
         // The report can do without one source; it says which, and why.
         Err(longhaul::Error::Step(failure)) if concerns_one_source(failure.class) => {

@@ -75,7 +75,8 @@ pub(super) async fn write(
     })
     .retry(tools.model.retry())
     .time_limit(tools.model.step_time_limit())
-    .metered(question.reserved_tokens(), Answer::cost)
+    .metered(question.reserved().tokens(), Answer::cost)
+    .priced(tools.model.at_most(&live, question.reserved()))
     .await
 }
 

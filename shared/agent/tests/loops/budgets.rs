@@ -110,3 +110,64 @@ async fn children_stay_within_their_parents_budget() {
     let spent = u64::try_from(greedy.calls() + boss.calls()).unwrap() * 120;
     assert_eq!(totals.usage.tokens(), spent, "all of it is counted in the parent");
 }
+
+/// A job does not wait past its time for a person either; what it had come to is kept.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_waited_for_past_the_jobs_time() {
+    let fields = json!({"approval": ["act"], "approval_wait_seconds": 86_400, "budget": {"wall_seconds": 3_600}});
+    let script = Script::new(|_, _| {
+        let mut reply = calls(&[("act", json!({}))])?;
+        reply.message.content = longhaul_llm::Message::assistant("I would act.").content;
+        Ok(reply)
+    });
+    let hall = Hall::new(echo);
+    let workshop = crate::room::workshop(&definition(&["act"], fields), &script, &hall);
+    let job = finish(&workshop, 1).await;
+    let failure = failure(&workshop, &job);
+    assert_eq!((failure.class, hall.done.borrow().len()), (ErrorClass::Budget, 0), "{failure:?}");
+    assert_eq!(failure.partial.unwrap()["said"], json!("I would act."));
+    let item = workshop.sim.job(job.job).unwrap();
+    let took = item.order.submitted_at.until(item.progress.updated_at).as_secs();
+    assert!((3_600..=3_603).contains(&took), "{took} s");
+}
+
+/// A provider that pauses in the middle of tools of its own gets its message back as it was, and goes on; each such turn
+/// counts, so one that pauses for ever comes to an end.
+#[tokio::test(start_paused = true)]
+async fn a_paused_answer_goes_on() {
+    let paused = |text: &str| {
+        let mut reply = says(text)?;
+        reply.finish = longhaul_llm::Finish::Paused;
+        Ok(reply)
+    };
+    let script = Script::new(move |_, request| match turn_of(request) {
+        turn @ 0..2 => paused(&format!("searching {turn}")),
+        _ => says("found"),
+    });
+    let (workshop, job) = run(&definition(&[], json!({})), &script, &Hall::new(echo)).await;
+    assert_eq!(result(&workshop, &job), json!("found"));
+    let asked = script.asked.borrow().clone();
+    assert_eq!(asked.len(), 3);
+    let last: Vec<String> = asked[2].messages.iter().skip(2).map(longhaul_llm::Message::text).collect();
+    assert_eq!(last, ["searching 0", "searching 1"], "sent back as they were, with nothing between and behind them");
+    assert_eq!(workshop.journal(&job).totals().usage.tokens(), 3 * 120);
+    let script = Script::new(move |_, _| paused("still searching"));
+    let (workshop, job) = run(&definition(&[], json!({"limits": {"turns_max": 5}})), &script, &Hall::new(echo)).await;
+    let failure = failure(&workshop, &job);
+    assert_eq!((failure.class, script.calls()), (ErrorClass::Budget, 5), "{failure:?}");
+}
+
+/// The branches of one answer hold back together what they may need: their children never pass what is left.
+#[tokio::test(start_paused = true)]
+async fn a_budget_that_is_used_up_in_mid_branch_keeps_what_the_others_did() {
+    // Five calls side by side are five steps; the budget has room for the turn and two of them.
+    let script = Script::new(|_, _| calls(&(0..5).map(|n| ("act", json!({ "n": n }))).collect::<Vec<_>>()));
+    let hall = Hall::new(echo);
+    let (workshop, job) = run(&definition(&["act"], json!({"budget": {"steps": 3}})), &script, &hall).await;
+    let failure = failure(&workshop, &job);
+    assert_eq!(failure.class, ErrorClass::Budget, "{failure:?}");
+    assert_eq!(hall.count("act"), 2, "what there was room for ran");
+    let totals = *workshop.journal(&job).totals();
+    assert_eq!(totals.steps, 3, "and is recorded: {totals:?}");
+    assert!(failure.partial.is_some());
+}

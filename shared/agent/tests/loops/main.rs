@@ -12,8 +12,10 @@
 mod answers;
 mod budgets;
 mod calls;
+mod canned;
 mod crashes;
 mod long;
 mod people;
 mod repeats;
 mod room;
+mod wire_faults;

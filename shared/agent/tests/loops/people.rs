@@ -11,7 +11,7 @@ use longhaul_sim::workshop::{Workshop, killed};
 use serde_json::{Value, json};
 
 use crate::crashes::{awaited, send};
-use crate::room::{Hall, Script, calls, definition, echo, result, says, told, turn_of, workshop};
+use crate::room::{Hall, Script, calls, definition, echo, entries, lambda, result, says, told, turn_of, workshop};
 
 fn paying() -> Value {
     definition(&["pay"], json!({"approval": ["pay"], "approval_wait_seconds": 3_600}))
@@ -241,5 +241,55 @@ async fn f09_waits_of_any_length() {
                 assert!(took <= Duration::from_secs(seconds + 180), "{seconds} s: only after {took:?}");
             })
             .await;
+    }
+}
+
+/// A person may change the arguments of the call that they approve: they are checked, the call is made with them, under the
+/// same key, once; who changed what stands in the journal, and the model is told.
+#[tokio::test(start_paused = true)]
+async fn a_call_is_approved_with_other_arguments() {
+    let mut definition = definition(&[], json!({"approval": ["pay"]}));
+    let mut pay = lambda("pay", "keyed");
+    pay["input_schema"] = json!({"type": "object", "properties": {"amount": {"type": "integer", "maximum": 100}},
+        "required": ["amount"], "additionalProperties": false});
+    definition["tools"] = json!([pay]);
+    // In one invocation, and with another worker after each wait and crash.
+    for invocation in [Duration::from_secs(900), Duration::from_millis(3_500)] {
+        let (script, hall) = (pays_once(), Hall::new(echo));
+        let mut workshop = workshop(&definition, &script, &hall);
+        workshop.invocation = invocation;
+        let job = workshop
+            .run(1, async {
+                let job = workshop.submit(workshop.order("agent", json!({}))).await;
+                let signal = awaited(&workshop, &job, "approval").await;
+                // What does not fit the tool is no word, and ends no wait.
+                for unfit in [json!({"amount": 101}), json!({"amount": 5, "to": "me"}), json!({})] {
+                    send(&workshop, &job, &signal, json!({"decision": "approved", "arguments": unfit})).await;
+                }
+                workshop.clock.sleep(Duration::from_secs(5)).await;
+                assert_eq!(hall.count("pay"), 0);
+                send(&workshop, &job, &signal, json!({"decision": "approved", "arguments": {"amount": 3}})).await;
+                workshop.ended(&job).await;
+                job
+            })
+            .await;
+        let story = workshop.story(&job);
+        assert_eq!(result(&workshop, &job), json!("done"), "{story}");
+        let done = hall.done.borrow().clone();
+        let paid: Vec<&Value> = done.iter().map(|(_, event)| &event["arguments"]["amount"]).collect();
+        assert_eq!(paid, [&json!(3)], "{story}");
+        let shown = |name: &str| {
+            let emitted = entries(&workshop, &job).into_iter().filter_map(|entry| match entry {
+                longhaul::engine::Entry::Emitted { id, data } if id.name == name => Some(data),
+                _ => None,
+            });
+            emitted.collect::<Vec<_>>()
+        };
+        assert_eq!(shown("approval not understood").len(), 3, "{story}");
+        let changes = shown("approved with changes");
+        assert_eq!((&changes[0]["proposed"], &changes[0]["arguments"]), (&json!({"amount": 7}), &json!({"amount": 3})));
+        assert!(story.contains(r#""by":"ada""#), "who said it: {story}");
+        let told = told(script.asked.borrow().last().unwrap());
+        assert!(told[0].1.contains(r#"with other arguments: {"amount":3}"#), "{told:?}");
     }
 }

@@ -162,7 +162,7 @@ impl Hall {
     }
 }
 
-struct InHall(Rc<Hall>);
+pub(crate) struct InHall(pub(crate) Rc<Hall>);
 
 impl Functions for InHall {
     fn invoke<'a>(
