@@ -16,6 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("longhaul-wire", &["longhaul-definition", "longhaul-engine"]),
     ("longhaul-aws", &["longhaul", "longhaul-engine", "longhaul-wire"]),
     ("longhaul-sim", &["longhaul", "longhaul-engine"]),
+    ("longhaul-testing", &["longhaul", "longhaul-agent", "longhaul-definition", "longhaul-llm", "longhaul-sim"]),
     ("longhaul-rehearsal", &[]),
     ("longhaul-api", &["longhaul", "longhaul-aws", "longhaul-definition", "longhaul-engine", "longhaul-wire"]),
     (
