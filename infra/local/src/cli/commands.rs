@@ -262,7 +262,8 @@ fn print_outcome(job: &JobView, output: Output) -> Result<ExitCode, CliError> {
             (None, None) => say(job.status.as_str()),
         }
         let tokens = job.usage.input_tokens.saturating_add(job.usage.output_tokens);
-        say(&format!("job {}: {}, {} steps, {tokens} tokens", job.id, job.status.as_str(), job.steps));
+        let (status, cost) = (job.status.as_str(), tables::cost(&job.usage));
+        say(&format!("job {}: {status}, {} steps, {tokens} tokens, {cost}", job.id, job.steps));
     }
     Ok(if completed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

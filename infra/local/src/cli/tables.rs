@@ -1,7 +1,7 @@
 //! Jobs and journals as tables for people.
 
 use comfy_table::{ContentArrangement, Table, presets};
-use longhaul_wire::jobs::{DeadLetterList, JobList};
+use longhaul_wire::jobs::{DeadLetterList, JobList, Usage};
 use longhaul_wire::journal::EntryView;
 use longhaul_wire::{AgentCard, JobView};
 use serde_json::Value;
@@ -29,6 +29,15 @@ pub(super) fn jobs(list: &JobList) -> String {
         ]);
     }
     table.to_string()
+}
+
+/// What a job has cost, in the price table's currency. What has no known price is said and never counted as nothing.
+pub(super) fn cost(usage: &Usage) -> String {
+    let (whole, micros) = (usage.money_micros / 1_000_000, usage.money_micros % 1_000_000);
+    match usage.unpriced_tokens {
+        0 => format!("cost {whole}.{micros:06}"),
+        unpriced => format!("cost {whole}.{micros:06} and {unpriced} tokens without a known price"),
+    }
 }
 
 /// A list of agents.
@@ -68,7 +77,13 @@ pub(super) fn story(job: &JobView, journal: &[EntryView]) -> String {
         format!("agent     {}", job.agent),
         format!("status    {}", job.status.as_str()),
         format!("submitted {} by {}", job.submitted_at, plain(&Value::String(job.submitted_by.clone()))),
-        format!("used      {} steps, {} + {} tokens", job.steps, job.usage.input_tokens, job.usage.output_tokens),
+        format!(
+            "used      {} steps, {} + {} tokens, {}",
+            job.steps,
+            job.usage.input_tokens,
+            job.usage.output_tokens,
+            cost(&job.usage)
+        ),
     ];
     if let Some(input) = &job.input {
         lines.push(format!("input     {input}"));
@@ -128,4 +143,22 @@ fn what(entry: &Value) -> String {
 fn plain(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cost_says_what_it_does_not_know() {
+        let rows = [
+            (0, 0, "cost 0.000000"),
+            (1_234, 0, "cost 0.001234"),
+            (12_000_000, 0, "cost 12.000000"),
+            (5, 120, "cost 0.000005 and 120 tokens without a known price"),
+        ];
+        for (money_micros, unpriced_tokens, expected) in rows {
+            assert_eq!(cost(&Usage { money_micros, unpriced_tokens, ..Usage::default() }), expected);
+        }
+    }
 }

@@ -143,6 +143,54 @@ async fn a16_killed_before_the_last_outcome() {
     assert!(workshop.sim.job(job.job).unwrap().progress.epoch.0 >= 3, "several workers took part");
 }
 
+/// The same with a worker that is really killed, at each of its calls to the store: what stands in the journal is not called
+/// again, whatever is.
+#[tokio::test(start_paused = true)]
+async fn a16_killed_at_every_call() {
+    let mut between = 0;
+    for call in 1..=14 {
+        let script = Script::new(|_, request| match turn_of(request) {
+            0 => calls(&[("oslo", json!({})), ("atlantis", json!({})), ("lima", json!({}))]),
+            _ => says("done"),
+        });
+        let hall = Hall::new(|function, event| match function {
+            "atlantis" => Err(StepError::new(ErrorClass::Invalid, "")),
+            _ => echo(function, event),
+        });
+        // Atlantis is away for longer than the others take.
+        let mut definition = definition(&["oslo", "atlantis", "lima"], json!({}));
+        definition["approval"] = json!(["atlantis"]);
+        let mut workshop = workshop(&definition, &script, &hall);
+        workshop.crashes = std::rc::Rc::new(move |worker| (worker == 0).then(|| killed(call, Moment::Before)));
+        let job = workshop
+            .run(2, async {
+                let job = workshop.submit(workshop.order("agent", json!({}))).await;
+                let signal = crate::crashes::awaited(&workshop, &job, "approval").await;
+                workshop.clock.sleep(std::time::Duration::from_secs(60)).await;
+                crate::crashes::send(&workshop, &job, &signal, json!("approved")).await;
+                workshop.ended(&job).await;
+                job
+            })
+            .await;
+        assert_eq!(result(&workshop, &job), json!("done"), "call {call}");
+        let story = workshop.story(&job);
+        let at = |words: &str| story.lines().position(|line| line.contains(words));
+        let outcome = |city: &str| at(&format!(r#""name":"{city}","kind":"effect""#));
+        let before = |one: Option<usize>, other: Option<usize>| one.zip(other).is_some_and(|(one, other)| one < other);
+        let takeover = at(r#""takeover":true"#);
+        if before(outcome("oslo"), takeover) && before(outcome("lima"), takeover) {
+            between += 1;
+            assert_eq!((hall.count("oslo"), hall.count("lima")), (1, 1), "call {call}\n{story}");
+        }
+        assert!(hall.counts().values().all(|count| *count <= 2), "call {call}: {:?}", hall.counts());
+        let asked = script.asked.borrow();
+        let told = told(asked.last().unwrap());
+        assert_eq!(told.iter().map(|(id, ..)| id.as_str()).collect::<Vec<_>>(), ["call_0", "call_1", "call_2"]);
+        assert!(told[1].2 && !told[1].1.is_empty(), "a failure without words is told in words: {told:?}");
+    }
+    assert!(between > 0, "some kill fell between the outcomes");
+}
+
 /// F03: outputs larger than the window. The model's server refuses what is above 120 KB.
 #[tokio::test(start_paused = true)]
 async fn f03_outputs_larger_than_the_window() {

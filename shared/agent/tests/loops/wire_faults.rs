@@ -441,3 +441,30 @@ async fn a19_a_request_that_is_too_large() {
     assert_eq!(failure(&played.workshop, &played.job).class, ErrorClass::ContextOverflow);
     assert_eq!(cans.asked().len(), 1);
 }
+
+/// F03 over HTTP: three megabytes of text, and bytes that are none. The model's server refuses what is above 120 KB.
+#[tokio::test(start_paused = true)]
+async fn f03_what_an_http_tool_brings() {
+    let called = json!({"choices": [{"finish_reason": "tool_calls", "message": {"content": null, "tool_calls": [
+        {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}]}}]});
+    let rows: [(&str, Vec<u8>, &str); 3] = [
+        ("text/plain", "line of the report\n".repeat(3 * 1024 * 1024 / 19).into_bytes(), "[cut: "),
+        ("image/png", [0x89, b'P', b'N', b'G', 0, 0xFF].repeat(512 * 1024), "bytes that are no text, image/png]"),
+        ("text/html", "x".repeat(2 * 1024 * 1024).into_bytes(), "[cut: "),
+    ];
+    for (media, body, said) in rows {
+        let mut definition = definition(&[], json!({"context": {"window_tokens": 32_000}}));
+        definition["tools"] = json!([{"kind": "http", "name": "look", "description": "Looks.", "method": "GET",
+            "url": "https://tool.example.com/look", "size_max_bytes": 8_388_608, "input_schema": {"type": "object"},
+            "effect": "idempotent"}]);
+        let brought = Canned::ok(body).header("content-type", media);
+        let cans = Cans::new([Canned::ok(called.to_string()), brought, says(Wire::Chat, "done")]);
+        let played = play(&definition, Wire::Chat, &cans, &Hall::new(echo), LONG).await;
+        assert_eq!(result(&played.workshop, &played.job), json!("done"), "{media}");
+        let last = cans.asked().pop().unwrap();
+        assert!(last.to_string().len() < 120_000, "{media}: {}", last.to_string().len());
+        let told = last["messages"].as_array().unwrap().last().unwrap()["content"].as_str().unwrap().to_owned();
+        assert!(told.contains(said), "{media}: {}", &told[told.len().saturating_sub(300)..]);
+        assert!(!told.contains('\u{fffd}') && !told.contains("PNG"), "{media}: bytes are not pasted as text");
+    }
+}

@@ -316,6 +316,9 @@ fn without_shapes(text: &str) -> String {
     let mut rest = text;
     while !rest.is_empty() {
         let end = rest.find(|c: char| !in_word(c)).unwrap_or(rest.len());
+        // A full stop behind a word is the sentence's, not the word's.
+        let end =
+            rest.get(..end).map_or(end, |word| word.trim_end_matches('.').len().max(usize::from(end > 0)).min(end));
         let (word, behind) = rest.split_at_checked(end).unwrap_or((rest, ""));
         let is_key = SHAPES.iter().any(|(begin, chars)| word.starts_with(begin) && word.len() >= *chars);
         let is_token = word.starts_with("eyJ") && word.matches('.').count() == 2 && word.len() > 40;
@@ -346,6 +349,8 @@ mod tests {
                 "a.eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2ln",
             ),
             ("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2ln!", "[removed]!"),
+            ("It is sk-proj-0123456789abcdef...", "It is [removed]..."),
+            ("... . .", "... . ."),
             ("sk-ating is a risk-free sport", "sk-ating is a risk-free sport"),
             ("ü sk-short 天", "ü sk-short 天"),
         ];
