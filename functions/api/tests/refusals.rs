@@ -241,6 +241,141 @@ async fn e05_ids() {
     }
 }
 
+/// E05: odd texts where names go into keys and paths: refused by name, or the names of nothing.
+#[tokio::test]
+async fn e05_odd_names() {
+    let world = World::new().await;
+    let ids: Vec<String> = serde_json::from_str(include_str!("faults/E05/ids.json")).unwrap();
+    let made = world.by("tn_a").post("/v1/jobs", &json!({ "agent": "agent-10" })).await.job();
+    let (writes, objects) = (world.count("PutItem"), world.shelves.lock().unwrap().objects.len());
+    for id in ids.iter().filter(|id| *id != "JOB_01" && *id != "ｊob_01") {
+        let encoded: String =
+            url::form_urlencoded::byte_serialize(id.as_bytes()).collect::<String>().replace('+', "%20");
+        let caller = world.by("tn_a");
+        let definition = json!({
+            "name": id, "description": "d", "instructions": "i", "models": [{ "provider": "default" }],
+        });
+        let answers = [
+            ("an agent to look at", caller.get(&format!("/v1/agents/{encoded}")).await),
+            (
+                "an agent to define",
+                caller.send(Method::PUT, &format!("/v1/agents/{encoded}"), definition.to_string().into()).await,
+            ),
+            ("an agent to run", caller.post("/v1/jobs", &json!({ "agent": id })).await),
+            ("a signal", caller.post(&format!("/v1/jobs/{made}/signals/{encoded}"), &json!({})).await),
+            ("a cursor", caller.get(&format!("/v1/jobs?cursor={encoded}")).await),
+        ];
+        for (what, answer) in answers {
+            let refused = [400, 404, 405].contains(&answer.status.as_u16());
+            assert!(refused, "{what} {id:.40}: {} {}", answer.status, answer.text);
+            assert!(answer.text.len() < 2_000, "an answer repeats {} bytes", answer.text.len());
+        }
+        // The tenant is the token's, and a claim that could be taken for another part of a key is none.
+        let token = format!("Bearer {}", world.token(id, "jobs:read jobs:write"));
+        let answer = world.anybody().with("authorization", &token).get(&format!("/v1/jobs/{made}")).await;
+        assert!([401, 404].contains(&answer.status.as_u16()), "a tenant {id:.40}: {}", answer.text);
+    }
+    assert_eq!(world.count("PutItem"), writes, "something was stored");
+    assert_eq!(world.shelves.lock().unwrap().objects.len(), objects);
+}
+
+/// E08: what callers name their requests is not sent back as headers of ours.
+#[tokio::test]
+async fn e08_nothing_of_a_request_becomes_a_header() {
+    let case: Value =
+        serde_json::from_str(include_str!("../../../shared/wire/tests/faults/E08/tool_headers.json")).unwrap();
+    let world = World::new().await;
+    let headers = case["caller_headers"].as_object().unwrap();
+    let mut refused_by_http = 0;
+    for name in headers.keys().map(String::as_str).chain(["x-request-id", "traceparent", "idempotency-key"]) {
+        for text in case["args"].as_array().unwrap().iter().chain(headers.values()).map(|text| text.as_str().unwrap()) {
+            // A server's own parser never lets these in; the others reach us.
+            if http::HeaderValue::from_bytes(text.as_bytes()).is_err() {
+                refused_by_http += 1;
+                continue;
+            }
+            let answer = world.by("tn_a").with(name, text).post("/v1/jobs", &research("queues")).await;
+            assert!(answer.status.as_u16() < 500, "{name}: {}", answer.text);
+            for (header, value) in &answer.headers {
+                assert!(!header.as_str().contains("evil") && header != "set-cookie", "{header}");
+                assert!(value.as_bytes().is_ascii() && value.len() < 300, "{header}: {value:?}");
+                assert_ne!(value.as_bytes(), text.as_bytes(), "{header} repeats what the caller wrote");
+            }
+        }
+    }
+    assert!(refused_by_http > 0);
+    assert_eq!(world.by("tn_a").post("/v1/jobs", &research("queues")).await.status, 202);
+}
+
+/// E12: no callback that is signed with a shared secret is taken in. What comes to a job from outside comes with a token of
+/// its own and under a key of its own: the token is what says when it is too old, and the key what makes a repetition one.
+#[tokio::test]
+async fn e12_callbacks_need_a_token_and_count_once() {
+    let cases: Value = serde_json::from_str(include_str!("faults/E12/callbacks.json")).unwrap();
+    let world = World::new().await;
+    let job = world.by("tn_a").post("/v1/jobs", &json!({ "agent": "agent-10" })).await.job();
+    let path = |signal: &str| format!("/v1/jobs/{job}/signals/{signal}");
+    let signals = async || {
+        let entries = world.by("tn_a").get(&format!("/v1/jobs/{job}/journal")).await.body["entries"].clone();
+        entries.as_array().unwrap().iter().filter(|view| view["entry"]["type"] == "signalled").count()
+    };
+    // A signature opens no door, be it good, old, without a time or empty: there is one answer, and no effect.
+    for row in cases["rows"].as_array().unwrap() {
+        let said: Value = serde_json::from_str(row["body"].as_str().unwrap()).unwrap();
+        let mut caller = world.anybody().with("x-signature", row["sig"].as_str().unwrap());
+        if let Some(time) = row["ts"].as_str() {
+            caller = caller.with("x-timestamp", time).with("webhook-timestamp", time);
+        }
+        caller = caller.with("webhook-signature", row["sig"].as_str().unwrap()).with("webhook-id", "msg_1");
+        let answer = caller.post(&path(said["approval"].as_str().unwrap()), &json!({ "payload": said })).await;
+        check(row["name"].as_str().unwrap(), &answer, (401, "not-authenticated", ""));
+    }
+    assert_eq!(signals().await, 0);
+
+    // The rows with what callers do have: a token of this moment.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let claims = |from: u64, to: u64| {
+        let claims = json!({
+            "iss": world::ISSUER, "aud": world::AUDIENCE, "sub": "s", "tenant": "tn_a", "scope": "jobs:write",
+            "nbf": from, "exp": to,
+        });
+        world.sign(claims.as_object().unwrap())
+    };
+    let good = claims(now - 10, now + 300);
+    let said = json!({ "payload": { "decision": "approve" } });
+    let send = async |token: String, key: &str, body: &Value| {
+        let caller = world.anybody().with("authorization", &format!("Bearer {token}")).with("idempotency-key", key);
+        caller.post(&path("ap_1"), body).await
+    };
+    assert_eq!(send(good.clone(), "delivery-1", &said).await.status, 202, "good");
+    let again = send(good.clone(), "delivery-1", &said).await;
+    assert_eq!((again.status.as_u16(), &again.body["seq"]), (202, &Value::Null), "the replay has no second effect");
+    let other = json!({ "payload": { "decision": "reject" } });
+    check("captured, with another body", &send(good, "delivery-1", &other).await, (422, "idempotency-key-reused", ""));
+    for (name, token) in [
+        ("old", claims(now - 1_000, now - 400)),
+        ("future", claims(now + 1_000, now + 2_000)),
+        (
+            "without a time",
+            world.sign(
+                json!({ "iss": world::ISSUER, "aud": world::AUDIENCE, "sub": "s", "tenant": "tn_a" })
+                    .as_object()
+                    .unwrap(),
+            ),
+        ),
+        ("empty", String::new()),
+    ] {
+        check(name, &send(token, "delivery-2", &said).await, (401, "not-authenticated", ""));
+    }
+    let torn = {
+        let mut token = claims(now, now + 300);
+        token.truncate(token.len() - 4);
+        token
+    };
+    check("a changed signature", &send(torn, "delivery-3", &said).await, (401, "not-authenticated", ""));
+    assert_eq!(signals().await, 1, "one decision stands in the journal");
+}
+
 /// E06: deep and doubled JSON is refused, and the next request is served.
 #[tokio::test]
 async fn e06_deep_and_doubled_json() {

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod cli;
 pub mod corpus;
+pub mod cost;
 pub mod gateway;
 pub mod lambda;
 pub mod soak;

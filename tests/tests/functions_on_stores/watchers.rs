@@ -74,6 +74,51 @@ async fn a_handshake_needs_a_token() {
     }
 }
 
+/// E03: no token that is none gets anybody in, by header, by parameter or at the gateway, and all are told the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e03_no_false_token_connects() {
+    let far = FarEnd::set_up().await;
+    let cases: Vec<Value> =
+        serde_json::from_str(include_str!("../../../shared/wire/tests/faults/E03/jwt_cases.json")).unwrap();
+    let mut told = std::collections::BTreeSet::new();
+    for (number, case) in cases.iter().enumerate().filter(|(_, case)| case["accept"] == json!(false)) {
+        let token = case["token"].as_str().unwrap();
+        let connection = format!("E{number}=");
+        let (header, parameter) = (json!({ "Authorization": format!("Bearer {token}") }), json!({ "token": token }));
+        told.insert(far.connect(&connection, header.clone(), Value::Null).await.to_string());
+        told.insert(far.connect(&connection, json!({}), parameter.clone()).await.to_string());
+        assert_eq!(far.ground.store.connection(&connection).await.unwrap(), None, "{}", case["name"]);
+        for (headers, parameters) in [(header, json!({})), (json!({}), parameter)] {
+            let question = json!({
+                "type": "REQUEST", "methodArn": "arn:aws:execute-api:us-east-1:1:a/live/$connect",
+                "headers": headers, "queryStringParameters": parameters,
+            });
+            let answer = far.invoke(question).await;
+            let effect = &answer["policyDocument"]["Statement"][0]["Effect"];
+            assert_eq!(effect, "Deny", "{}: {answer}", case["name"]);
+        }
+    }
+    assert_eq!(told.len(), 1, "one answer for all of them: {told:?}");
+}
+
+/// E11: another tenant's job is to a watcher as one that does not exist, whoever knows its id.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e11_a_foreign_job_is_not_watched() {
+    let far = FarEnd::set_up().await;
+    let foreign = far.ground.submit(order("acme", "ten", json!({ "secret": "plans" }))).await;
+    append(&far.ground, &foreign, 1, vec![shown(1)]).await;
+    let absent = uuid::Uuid::now_v7().to_string();
+    far.come_in("B=", "bolt").await;
+    let mut answers = Vec::new();
+    for job in [foreign.job.to_string(), absent] {
+        far.say("B=", &json!({ "action": "subscribe", "job": job, "after": 0 }).to_string()).await;
+        answers.push(json!(far.told("B=")).to_string().replace(&job, "ID"));
+    }
+    assert_eq!(answers[0], answers[1]);
+    assert!(answers[0].contains("no-such-job"), "{}", answers[0]);
+    assert_eq!(far.ground.store.subscribers(foreign.job).await.unwrap(), []);
+}
+
 /// What is not understood or not allowed is answered by a problem, and nothing else happens.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_are_answered() {

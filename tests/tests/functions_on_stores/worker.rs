@@ -103,6 +103,28 @@ async fn b03_what_is_not_understood_stays_in_the_queue() {
     assert_eq!(ground.state(&job).await, JobState::Completed);
 }
 
+/// E11: a continuation that names another tenant than the job's is about no job: nothing runs and nothing changes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e11_a_continuation_of_another_tenant_drives_nothing() {
+    let (ground, bench) = (Ground::lay().await, Bench::default());
+    let job = ground.submit(order("acme", "ten", Value::Null)).await;
+    ground.batch(1).await;
+    let before = ground.job(&job).await;
+    let foreign = longhaul::store::JobRef { tenant: "bolt".parse().unwrap(), job: job.job };
+    let letter = json!({
+        "v": 1, "type": "job", "tenant": "bolt", "job": job.job,
+        "dead_letter": {
+            "replay_key": "redrive-3", "agent": "ten@1", "failed_at": 1,
+            "failure": { "class": "invalid", "message": "m" },
+        },
+    });
+    let event = json!({ "Records": [record("foreign", &body_of(&foreign)), record("letter", &letter.to_string())]});
+    let worker = Worker::new(ground.store.clone(), bench.registry());
+    invoke(&worker, &event, LONG).await;
+    assert!(bench.runs().iter().all(|runs| *runs == 0), "{:?}", bench.runs());
+    assert_eq!((ground.job(&job).await, ground.entries(&job).await), (before, vec![]));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_without_an_id_fails_the_whole_batch_on_lambda() {
     let (ground, bench) = (Ground::lay().await, Bench::default());

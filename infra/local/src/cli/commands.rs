@@ -74,6 +74,7 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
         }
         Command::Agents(command) => super::agents::run(&place, command).await,
         Command::Bench(arguments) => super::bench::bench(place.running.workers, place.running.durable, arguments).await,
+        Command::Cost(arguments) => super::cost::run(&arguments),
         Command::Soak(arguments) => super::soak::soak(&place, arguments).await,
         // `super::run` has taken this way already: a function has a runtime of its own.
         Command::Function { name } => Err(CliError::Argument { argument: "function", what: name }),

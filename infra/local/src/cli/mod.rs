@@ -5,6 +5,7 @@ mod bench;
 mod client;
 mod commands;
 mod connect;
+mod cost;
 mod error;
 mod follow;
 mod functions;
@@ -154,6 +155,8 @@ enum Command {
         #[arg(long, default_value = "developer")]
         subject: String,
     },
+    /// Reckon what a month of jobs costs on AWS, by service, beside durable functions and Step Functions.
+    Cost(cost::CostArguments),
     /// Load a stack of its own with jobs, kill its processes at random, and judge: nothing lost, nothing doubled?
     Soak(soak::SoakArguments),
     /// Measure what a step, a wait and a crash cost on this machine, on stacks of its own.

@@ -29,6 +29,9 @@ pub struct Addresses {
     pub dynamodb: String,
     /// The SQS endpoint.
     pub sqs: String,
+    /// Where it is told which function used which right.
+    #[serde(default)]
+    pub calls: String,
     /// Where the fault plan of the stores is read and changed, if one was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub faults: Option<String>,

@@ -24,7 +24,7 @@ use crate::lambda::functions::{Function, FunctionConfig, Functions, FunctionsCon
 use crate::rehearsal::{self, Rehearsal, RehearsalError, RehearsalHandle};
 use crate::stores::dynamodb::DynamoDbError;
 use crate::stores::faults::FaultPlan;
-use crate::stores::{self, Stores, StoresConfig, StoresError};
+use crate::stores::{self, Credentials, Stores, StoresConfig, StoresError};
 
 pub use folder::{Addresses, Folder, FolderError, access, running};
 pub use issuer::{AUDIENCE, ISSUER, Issuer, IssuerError, TENANT_DEFAULT};
@@ -42,6 +42,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const API_CONCURRENCY: usize = 32;
 /// Processes of the websocket function.
 const WEBSOCKET_CONCURRENCY: usize = 8;
+/// The functions, each of which signs with a key of its own, as each has a role of its own on AWS.
+const FUNCTIONS: [&str; 4] = ["api", "worker", "websocket", "sweeper"];
 /// How long a call waits for a free process before it is answered 429.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often the sweeper runs: each minute as on AWS, or soon, for the person who watches.
@@ -189,6 +191,7 @@ impl Stack {
             jobs_visibility_seconds: u32::try_from(options.worker_timeout.as_secs()).unwrap_or(u32::MAX).max(1),
             faults: options.faults.clone(),
             durable: options.durable,
+            callers: FUNCTIONS.map(str::to_owned).to_vec(),
             ..StoresConfig::new(&options.data)
         })
         .await?;
@@ -202,7 +205,7 @@ impl Stack {
         let config = Config::from_lookup(|name| env.get(name).cloned())?;
         let store = AwsStore::connect(config).await;
         let functions = Functions::start(FunctionsConfig::new(&options.data)).await?;
-        let four = add_functions(&functions, &options, env).await?;
+        let four = add_functions(&functions, &options, &stores.credentials, env).await?;
 
         // Whoever held a message or a lease died with the last stack.
         stores.sqs.sqs.release_in_flight(&stores.sqs.jobs).await?;
@@ -221,6 +224,7 @@ impl Stack {
         let actions = ["subscribe", "unsubscribe", "ping"].map(str::to_owned);
         let websocket = WebSocketGateway::start(WebSocketGatewayConfig {
             routes: BTreeSet::from(actions),
+            usage: stores.usage.clone(),
             ..WebSocketGatewayConfig::new(ports.websocket, STAGE, four.websocket.clone())
         })
         .await
@@ -233,6 +237,7 @@ impl Stack {
             rehearsal: rehearsal.as_ref().map(|running| running.base_url.clone()),
             dynamodb: stores.dynamodb.endpoint().to_owned(),
             sqs: stores.sqs.endpoint.clone(),
+            calls: stores.usage_endpoint.clone(),
             faults: stores.faults_endpoint.clone(),
         };
         folder.say(&addresses)?;
@@ -360,13 +365,19 @@ fn access_of(env: &BTreeMap<String, String>) -> BTreeMap<String, String> {
 async fn add_functions(
     functions: &Functions,
     options: &StackOptions,
+    credentials: &Credentials,
     env: BTreeMap<String, String>,
 ) -> Result<Four, SetupError> {
+    let env_of = |name: &str| {
+        let mut env = env.clone();
+        env.insert("AWS_ACCESS_KEY_ID".to_owned(), credentials.id_of(name));
+        env
+    };
     let function = |name: &str, timeout: Duration, max_concurrency: usize| FunctionConfig {
         name: name.to_owned(),
         program: options.program.clone(),
         args: vec!["function".into(), name.into()],
-        env: env.clone(),
+        env: env_of(name),
         timeout,
         memory_mb: 256,
         max_concurrency,

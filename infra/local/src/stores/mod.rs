@@ -16,6 +16,7 @@ pub mod faults;
 mod s3;
 mod serving;
 pub mod sqs;
+pub mod usage;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,6 +28,7 @@ use dynamodb::{DynamoDbConfig, DynamoDbError, DynamoDbHandle};
 use faults::{FaultPlan, Faults};
 use serving::{StopSignal, listen, serve};
 use sqs::{QueueName, Sqs, SqsConfig, SqsError};
+use usage::{Of, Usage};
 
 /// Receives that a continuation may have before SQS gives it up. A job that cannot be driven is failed by the
 /// protocol long before; this catches messages that nobody can even read.
@@ -55,6 +57,14 @@ pub struct Credentials {
     pub secret_access_key: String,
 }
 
+impl Credentials {
+    /// The key's id of one of those who call, by which their calls are told apart. The secret is the same.
+    #[must_use]
+    pub fn id_of(&self, caller: &str) -> String {
+        format!("{}-{caller}", self.access_key_id)
+    }
+}
+
 /// How the storage services are set up.
 #[derive(Debug, Clone)]
 pub struct StoresConfig {
@@ -66,6 +76,8 @@ pub struct StoresConfig {
     pub region: String,
     /// What S3 checks signatures with.
     pub credentials: Credentials,
+    /// Callers that have a key of their own ([`Credentials::id_of`]).
+    pub callers: Vec<String>,
     /// The name of the table.
     pub table: String,
     /// The name of the bucket of claim checks.
@@ -95,6 +107,7 @@ impl StoresConfig {
                 access_key_id: "longhaul-local".to_owned(),
                 secret_access_key: uuid::Uuid::new_v4().simple().to_string(),
             },
+            callers: Vec::new(),
             table: "longhaul".to_owned(),
             bucket: "longhaul".to_owned(),
             jobs_queue: "longhaul-jobs".to_owned(),
@@ -178,6 +191,10 @@ pub struct Stores {
     pub credentials: Credentials,
     /// The region clients name.
     pub region: String,
+    /// Which rights were used by whom.
+    pub usage: Usage,
+    /// Where that is told (`http://127.0.0.1:<port>/calls`).
+    pub usage_endpoint: String,
     /// Where the fault plan is read and changed (`http://127.0.0.1:<port>/faults`), if there is one.
     pub faults_endpoint: Option<String>,
     _queues: StopOnDrop,
@@ -205,29 +222,32 @@ pub async fn start(config: StoresConfig) -> Result<Stores, StoresError> {
     std::fs::create_dir_all(&objects).map_err(|source| StoresError::Folder { path: objects.clone(), source })?;
     let stop = StopSignal::new();
     let faults = Faults::default();
+    let usage = Usage::default();
     let dynamodb = DynamoDbHandle::start(DynamoDbConfig {
         folder: config.data_dir.clone(),
         port: config.ports.dynamodb,
         table: config.table.clone(),
         durable: config.durable,
         faults: faults.clone(),
+        usage: usage.clone(),
     })
     .await?;
     let (listener, endpoint) = listen(config.ports.sqs).await?;
     let sqs = open_queues(&config, endpoint, faults.clone()).await?;
-    let queue_server = serve(listener, sqs.sqs.router(), &stop);
+    let queue_server = serve(listener, usage.beside(Of::Sqs, sqs.sqs.router()), &stop);
     let (listener, endpoint) = listen(config.ports.s3).await?;
-    let router = s3::router(&objects, &config.bucket, &config.credentials)?;
-    let object_server = serve(listener, router, &stop);
+    let router = s3::router(&objects, &config)?;
+    let object_server = serve(listener, usage.beside(Of::S3, router), &stop);
     let mut servers = vec![queue_server, object_server];
-    let mut faults_endpoint = None;
+    let mut routes = usage.routes();
+    let planned = config.faults.is_some();
     if let Some(plan) = config.faults {
         // From here on: what the stores needed to come up has gone well.
         faults.set(plan);
-        let (listener, endpoint) = listen(0).await?;
-        servers.push(serve(listener, faults::router(faults), &stop));
-        faults_endpoint = Some(format!("{endpoint}/faults"));
+        routes = routes.merge(faults::router(faults));
     }
+    let (listener, told_at) = listen(0).await?;
+    servers.push(serve(listener, routes, &stop));
     Ok(Stores {
         dynamodb,
         _queues: StopOnDrop(sqs.sqs.clone()),
@@ -235,7 +255,9 @@ pub async fn start(config: StoresConfig) -> Result<Stores, StoresError> {
         s3: S3Store { endpoint, bucket: config.bucket },
         credentials: config.credentials,
         region: config.region,
-        faults_endpoint,
+        usage,
+        usage_endpoint: format!("{told_at}/calls"),
+        faults_endpoint: planned.then(|| format!("{told_at}/faults")),
         stop,
         servers,
     })

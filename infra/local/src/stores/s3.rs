@@ -15,17 +15,23 @@ use s3s::auth::SimpleAuth;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s_fs::FileSystem;
 
-use super::{Credentials, StoresError};
+use super::{StoresConfig, StoresError};
 
 /// The object service of a folder, with one bucket in it.
-pub(super) fn router(folder: &Path, bucket: &str, credentials: &Credentials) -> Result<Router, StoresError> {
-    let bucket_folder: PathBuf = folder.join(bucket);
+pub(super) fn router(folder: &Path, config: &StoresConfig) -> Result<Router, StoresError> {
+    let bucket_folder: PathBuf = folder.join(&config.bucket);
     std::fs::create_dir_all(&bucket_folder)
         .map_err(|source| StoresError::Folder { path: bucket_folder.clone(), source })?;
     let files = FileSystem::new(folder)
         .map_err(|fault| StoresError::Objects { path: folder.to_path_buf(), reason: format!("{fault:?}") })?;
     let mut builder = S3ServiceBuilder::new(files);
-    builder.set_auth(SimpleAuth::from_single(credentials.access_key_id.clone(), credentials.secret_access_key.clone()));
+    let credentials = &config.credentials;
+    let secret = || credentials.secret_access_key.clone().into();
+    let mut keys = SimpleAuth::from_single(credentials.access_key_id.clone(), secret());
+    for caller in &config.callers {
+        keys.register(credentials.id_of(caller), secret());
+    }
+    builder.set_auth(keys);
     let service = builder.build();
     let answer = tower::service_fn(move |request| answer(service.clone(), request));
     Ok(Router::new().fallback_service(answer))

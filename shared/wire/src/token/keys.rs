@@ -226,7 +226,7 @@ mod tests {
 
     /// The rest of E04: rotation, and an issuer that is down.
     #[tokio::test]
-    async fn keys_over_time() {
+    async fn e04_keys_over_time() {
         let (old, new) = (SigningKey::new("k1", ALGORITHM), SigningKey::new("k2", ALGORITHM));
         let issuer = Issuer::start(key_set(std::slice::from_ref(&old))).await;
         let ring = KeyRing::new(issuer.url());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -52,7 +52,13 @@ pub(super) fn routes() -> MethodRouter<Arc<Shared>> {
 type Target = Path<(String, String)>;
 
 /// The connection that a call is about.
-fn find(shared: &Shared, Path((stage, id)): Target, headers: &HeaderMap) -> Result<Arc<Connection>, Refusal> {
+fn find(
+    shared: &Shared,
+    method: &Method,
+    Path((stage, id)): Target,
+    headers: &HeaderMap,
+) -> Result<Arc<Connection>, Refusal> {
+    shared.usage.note_connection(method, headers);
     // Whose signature it is does not matter here, but a web page that guesses at local ports has none.
     let signed = headers
         .get(header::AUTHORIZATION)
@@ -69,7 +75,7 @@ fn find(shared: &Shared, Path((stage, id)): Target, headers: &HeaderMap) -> Resu
 
 async fn post(State(shared): State<Arc<Shared>>, target: Target, request: Request) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let connection = find(&shared, target, &parts.headers)?;
+    let connection = find(&shared, &Method::POST, target, &parts.headers)?;
     let text = read(body).await?;
     match connection.post(text) {
         Ok(()) => Ok(StatusCode::OK.into_response()),
@@ -87,7 +93,7 @@ async fn read(body: Body) -> Result<String, Refusal> {
 }
 
 async fn look(State(shared): State<Arc<Shared>>, target: Target, headers: HeaderMap) -> Result<Response, Refusal> {
-    let connection = find(&shared, target, &headers)?;
+    let connection = find(&shared, &Method::GET, target, &headers)?;
     let client = &connection.client;
     let seconds = |at| moment(at).strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let body = json!({
@@ -99,6 +105,6 @@ async fn look(State(shared): State<Arc<Shared>>, target: Target, headers: Header
 }
 
 async fn close(State(shared): State<Arc<Shared>>, target: Target, headers: HeaderMap) -> Result<Response, Refusal> {
-    find(&shared, target, &headers)?.close(Closing::Deleted);
+    find(&shared, &Method::DELETE, target, &headers)?.close(Closing::Deleted);
     Ok(StatusCode::NO_CONTENT.into_response())
 }

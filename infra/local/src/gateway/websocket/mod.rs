@@ -20,6 +20,7 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use super::Server;
 use crate::lambda::functions::{Function, InvokeError};
+use crate::stores::usage::Usage;
 
 mod connection;
 mod event;
@@ -62,6 +63,8 @@ pub struct WebSocketGatewayConfig {
     pub idle_timeout: Duration,
     /// How long a connection may live; [`CONNECTION_MAX_AGE`] on AWS.
     pub max_age: Duration,
+    /// Where it is noted who posts to connections.
+    pub usage: Usage,
 }
 
 impl WebSocketGatewayConfig {
@@ -75,6 +78,7 @@ impl WebSocketGatewayConfig {
             routes: BTreeSet::new(),
             idle_timeout: IDLE_TIMEOUT,
             max_age: CONNECTION_MAX_AGE,
+            usage: Usage::default(),
         }
     }
 }
@@ -94,6 +98,7 @@ struct Shared {
     routes: BTreeSet<String>,
     idle_timeout: Duration,
     max_age: Duration,
+    usage: Usage,
     connections: Mutex<HashMap<String, Arc<Connection>>>,
 }
 
@@ -103,9 +108,9 @@ impl WebSocketGateway {
     /// # Errors
     /// When the port cannot be bound.
     pub async fn start(config: WebSocketGatewayConfig) -> std::io::Result<Self> {
-        let WebSocketGatewayConfig { port, stage, function, routes, idle_timeout, max_age } = config;
+        let WebSocketGatewayConfig { port, stage, function, routes, idle_timeout, max_age, usage } = config;
         let connections = Mutex::default();
-        let shared = Arc::new(Shared { stage, function, routes, idle_timeout, max_age, connections });
+        let shared = Arc::new(Shared { stage, function, routes, idle_timeout, max_age, usage, connections });
         let router = Router::new()
             .route("/{stage}", get(connect))
             .route("/{stage}/", get(connect))

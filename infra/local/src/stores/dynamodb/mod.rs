@@ -27,6 +27,7 @@ use super::StoresError;
 use super::calls::CallCounts;
 use super::faults::Faults;
 use super::serving::{StopSignal, listen, serve};
+use super::usage::{Of, Usage};
 use front::{Front, WriteSignal};
 use position::Positions;
 use stream::StreamAddress;
@@ -88,6 +89,7 @@ pub(super) struct DynamoDbConfig {
     pub(super) table: String,
     pub(super) durable: bool,
     pub(super) faults: Faults,
+    pub(super) usage: Usage,
 }
 
 /// The running table.
@@ -243,6 +245,7 @@ impl Parts {
         let authority: Authority =
             engine_endpoint.trim_start_matches("http://").parse().map_err(DynamoDbError::Address)?;
         let router = Front::new(authority, counts.clone(), writes.clone(), config.faults).router();
+        let router = config.usage.beside(Of::DynamoDb, router);
         let front = serve(listener, router, &front_stop);
         let upkeep =
             tokio::spawn(upkeep::run(database.clone(), Arc::clone(&records), positions.clone(), writes.clone()));
