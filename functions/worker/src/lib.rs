@@ -9,6 +9,7 @@ mod broadcast;
 mod by_hand;
 mod definitions;
 mod metrics;
+mod newer;
 mod redrive;
 
 use std::cell::OnceCell;
@@ -23,6 +24,7 @@ use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 pub use batch::{BatchError, Worker};
 pub use broadcast::Broadcast;
 pub use by_hand::step_by_hand;
+pub use newer::{often_received, put_off};
 
 use crate::definitions::Definitions;
 use crate::metrics::{Meter, Metered};
@@ -73,9 +75,12 @@ async fn serve() -> Result<(), RunError> {
     let handler = service_fn(async move |event: LambdaEvent<SqsEvent>| {
         let LambdaEvent { payload, context } = event;
         let worker = workplace.worker().map_err(|error| failed("RunError", &error))?;
+        let often = often_received(&payload.records);
         let answered = worker.handle(payload, &context.request_id, context.deadline).await;
         workplace.meter.print();
-        answered.map_err(|error| failed("BatchError", &error))
+        let mut answer = answered.map_err(|error| failed("BatchError", &error))?;
+        put_off(&workplace.store, &often, &mut answer).await;
+        Ok::<_, Diagnostic>(answer)
     });
     Box::pin(lambda_runtime::run(handler)).await.map_err(RunError::Runtime)
 }

@@ -128,6 +128,23 @@ impl AwsStore {
         Box::pin(send.send()).await.map(|_| ()).map_err(|error| unavailable("sending a continuation", error))
     }
 
+    /// Sends a text that is a continuation of whatever version to the queue of continuations, as it is.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`].
+    pub async fn send_as_is(&self, body: &str, group: Option<&str>, delay: Duration) -> Result<(), StoreError> {
+        let seconds = i32::try_from(delay.as_secs().min(limits::MESSAGE_DELAY_MAX_SECONDS)).unwrap_or(0);
+        let send = self
+            .clients()
+            .sqs()
+            .send_message()
+            .queue_url(&self.config().queue_url)
+            .set_message_group_id(group.map(str::to_owned))
+            .message_body(body)
+            .delay_seconds(seconds);
+        Box::pin(send.send()).await.map(|_| ()).map_err(|error| unavailable("sending a continuation anew", error))
+    }
+
     pub(crate) async fn send_dead_letter(&self, job: &Job, failure: &Failure) -> Result<(), StoreError> {
         // One for each end: a letter that was sent twice, or is redriven twice, is one replay; a later failure's letter is
         // another.

@@ -103,6 +103,34 @@ async fn b03_what_is_not_understood_stays_in_the_queue() {
     assert_eq!(ground.state(&job).await, JobState::Completed);
 }
 
+/// A rollback may last longer than the queue's patience: what a newer version wrote is no dead letter then, but the same
+/// message again, for later. Junk is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_newer_version_wrote_outlives_the_queues_patience() {
+    let (ground, bench) = (Ground::lay().await, Bench::default());
+    let job = ground.submit(order("acme", "ten", Value::Null)).await;
+    ground.batch(1).await;
+    let newer = json!({ "v": 2, "type": "job", "tenant": "acme", "job": job.job, "more": [1, 2] }).to_string();
+    let received = |id: &str, body: &str, times: u32| {
+        let mut record = record(id, body);
+        record["attributes"]["ApproximateReceiveCount"] = json!(times.to_string());
+        record["attributes"]["MessageGroupId"] = json!("acme");
+        record
+    };
+    let event = json!({ "Records": [
+        received("seldom", &newer, 7), received("often", &newer, 8), received("junk", "hello", 9),
+    ]});
+    let worker = Worker::new(ground.store.clone(), bench.registry());
+    let batch: aws_lambda_events::sqs::SqsEvent = serde_json::from_value(event).unwrap();
+    let often = longhaul_worker::often_received(&batch.records);
+    let mut answer = worker.handle(batch, &request_id(), deadline_in(LONG)).await.unwrap();
+    longhaul_worker::put_off(&ground.store, &often, &mut answer).await;
+    let stays: Vec<&str> = answer.batch_item_failures.iter().map(|failure| failure.item_identifier.as_str()).collect();
+    assert_eq!(stays, ["seldom", "junk"]);
+    assert_eq!(ground.depth().await.delayed, 1, "the other waits in the queue, as it was");
+    assert_eq!(ground.state(&job).await, JobState::Pending);
+}
+
 /// E11: a continuation that names another tenant than the job's is about no job: nothing runs and nothing changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn e11_a_continuation_of_another_tenant_drives_nothing() {

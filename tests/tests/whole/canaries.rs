@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
 use crate::everything::{Brought, Everything};
 
@@ -108,7 +108,7 @@ fn places(all: &Everything) -> Vec<Place> {
     for item in items["Items"].as_array().unwrap() {
         let name = format!("{} {}", item["PK"]["S"], item["SK"]["S"]);
         if let Some(packed) = item["entries_z"]["B"].as_str() {
-            let packed = base64::engine::general_purpose::STANDARD.decode(packed).unwrap();
+            let packed = STANDARD.decode(packed).unwrap();
             let bytes = unpacked(&packed).expect("entries_z is packed");
             places.push(Place { kind: "item", name: format!("{name}, unpacked"), bytes });
         }
@@ -135,8 +135,13 @@ fn signing_secret(all: &Everything) -> String {
 
 #[test]
 fn no_secret_is_left_anywhere() {
-    let brought =
-        Brought { model_key: fresh("sk-"), webhook_key: fresh("wh"), variables: Vec::new(), word: fresh("word") };
+    let brought = Brought {
+        model_key: fresh("sk-"),
+        webhook_key: fresh("wh"),
+        webhook_secret: STANDARD.encode(uuid::Uuid::new_v4().simple().to_string()),
+        variables: Vec::new(),
+        word: fresh("word"),
+    };
     let all = Everything::done(&brought);
     assert!(all.outside.asked.lock().unwrap().model.iter().all(|key| *key == format!("Bearer {}", brought.model_key)));
     let reported = all.outside.asked.lock().unwrap().webhooks[0].0.clone();
@@ -154,6 +159,7 @@ fn no_secret_is_left_anywhere() {
             text: all.token.rsplit('.').next().unwrap().to_owned(),
             belongs: &["terminal"],
         },
+        Canary { what: "what webhooks are signed with", text: brought.webhook_secret.clone(), belongs: &[] },
         Canary { what: "the secret of the functions' role", text: signing_secret(&all), belongs: &[] },
     ];
     let places = places(&all);

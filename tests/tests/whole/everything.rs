@@ -10,15 +10,13 @@ use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::outside::{Outside, large_text};
+use crate::shelves::aws;
 
 /// The variable that holds the key of the scripted model.
-const KEY_VARIABLE: &str = "SCRIPTED_MODEL_KEY";
-
-/// The rest of a signature's form. The embedded stores look no further than that for the table and the queues.
-const SIGNED: &str = "20260101/us-east-1/any/aws4_request, SignedHeaders=host;x-amz-date, Signature=0";
+pub(crate) const KEY_VARIABLE: &str = "SCRIPTED_MODEL_KEY";
 
 /// An agent that asks a person and then answers at length.
-const CLERK: &str = r#"
+pub(crate) const CLERK: &str = r#"
 name: clerk
 description: Asks before it answers.
 instructions: INSTRUCTIONS
@@ -45,6 +43,8 @@ pub(crate) struct Brought {
     pub(crate) model_key: String,
     /// What stands in the address of a webhook.
     pub(crate) webhook_key: String,
+    /// What webhooks are signed with, in Base64.
+    pub(crate) webhook_secret: String,
     /// Further variables of the stack.
     pub(crate) variables: Vec<(String, String)>,
     /// A word that is no secret and stands in an input.
@@ -61,6 +61,10 @@ impl Everything {
         let mut variables = vec![
             ("LONGHAUL_PROVIDERS".to_owned(), providers.to_string()),
             (KEY_VARIABLE.to_owned(), brought.model_key.clone()),
+            (
+                "LONGHAUL_WEBHOOK_SECRETS".to_owned(),
+                json!({"local": format!("whsec_{}", brought.webhook_secret)}).to_string(),
+            ),
             // Everything that a deployment can be told to log.
             ("LONGHAUL_LOG".to_owned(), "debug".to_owned()),
         ];
@@ -95,21 +99,7 @@ impl Everything {
 
     /// A call of DynamoDB or SQS by somebody with rights in the account.
     pub(crate) fn aws(&self, service: &str, target: &str, body: &Value) -> Value {
-        let request = reqwest::Client::new()
-            .post(self.stack.address(service))
-            .header("x-amz-target", target)
-            .header("content-type", "application/x-amz-json-1.0")
-            .header("authorization", format!("AWS4-HMAC-SHA256 Credential=person/{SIGNED}"))
-            .header("x-amz-date", "20260101T000000Z")
-            .body(body.to_string());
-        let text = self.outside.runtime.block_on(async {
-            let answer = request.send().await.unwrap();
-            let good = answer.status().is_success();
-            let text = answer.text().await.unwrap();
-            assert!(good, "{target}: {text}");
-            text
-        });
-        serde_json::from_str(&text).unwrap_or(Value::Null)
+        self.outside.runtime.block_on(aws(&self.stack.address(service), target, body))
     }
 
     fn key(job: &str) -> Value {

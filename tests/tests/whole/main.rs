@@ -13,3 +13,5 @@ mod canaries;
 mod everything;
 mod outside;
 mod rights;
+mod shelves;
+mod upgrade;

@@ -25,6 +25,7 @@ fn embedded(resource: &str) -> String {
         ("<Table.Arn>", "table"),
         ("<JobsQueue.Arn>", "queue/longhaul-jobs"),
         ("<DeadLetterQueue.Arn>", "queue/longhaul-dead-letters"),
+        ("<WebhooksQueue.Arn>", "queue/longhaul-webhooks"),
         ("<Bucket.Arn>/", "bucket/"),
         ("<Bucket.Arn>", "bucket"),
     ];
@@ -65,6 +66,7 @@ fn what_each_function_does_is_what_its_role_allows() {
     let all = Everything::done(&Brought {
         model_key: "a-key".to_owned(),
         webhook_key: "another".to_owned(),
+        webhook_secret: "c2lnbmVkIHdpdGggdGhpcywgd2hpY2ggaXMgbG9uZw==".to_owned(),
         variables: Vec::new(),
         word: "word".to_owned(),
     });
