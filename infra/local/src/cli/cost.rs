@@ -30,7 +30,7 @@ pub(super) struct CostArguments {
     #[arg(long, default_value_t = 2_000, value_name = "B")]
     bytes: u32,
     /// Jobs that one invocation of the worker drives together (at most the template's QueueBatchSize).
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10))]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=500))]
     together: u32,
     /// Watchers of each job.
     #[arg(long, default_value_t = 1, value_name = "N")]
