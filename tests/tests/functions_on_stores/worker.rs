@@ -110,7 +110,7 @@ async fn what_a_newer_version_wrote_outlives_the_queues_patience() {
     let (ground, bench) = (Ground::lay().await, Bench::default());
     let job = ground.submit(order("acme", "ten", Value::Null)).await;
     ground.batch(1).await;
-    let newer = json!({ "v": 2, "type": "job", "tenant": "acme", "job": job.job, "more": [1, 2] }).to_string();
+    let newer = json!({ "v": 99, "type": "job", "tenant": "acme", "job": job.job, "more": [1, 2] }).to_string();
     let received = |id: &str, body: &str, times: u32| {
         let mut record = record(id, body);
         record["attributes"]["ApproximateReceiveCount"] = json!(times.to_string());

@@ -32,6 +32,9 @@ struct Recording {
     shelves: Shelves,
 }
 
+/// A version that this build does not know.
+const NEWER: u32 = longhaul_engine::limits::PROTOCOL_VERSION + 1;
+
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("upgrade")
 }
@@ -153,12 +156,12 @@ fn as_newer(shelves: &Shelves, jobs: &[&str]) -> Shelves {
     let theirs = |text: &str| jobs.iter().any(|job| text.contains(*job));
     for item in newer.items.iter_mut().filter(|item| theirs(item["PK"]["S"].as_str().unwrap())) {
         if item.get("v").is_some() {
-            item["v"]["N"] = json!("2");
+            item["v"]["N"] = json!(NEWER.to_string());
         }
     }
     for body in newer.messages.iter_mut().filter(|body| theirs(body)) {
         let mut message: Value = serde_json::from_str(body).unwrap();
-        message["v"] = json!(2);
+        message["v"] = json!(NEWER);
         *body = message.to_string();
     }
     newer
@@ -171,7 +174,7 @@ fn a_rollback_in_the_middle_harms_no_job() {
     let (running, waiting) = (of("running"), of("waiting"));
     let mut newer = as_newer(&recording.shelves, &[&running, &waiting]);
     // Both have a message, whatever the cut left in the queue; one of this version too, as older builds send them.
-    for (v, job) in [(2, &running), (2, &waiting), (1, &running)] {
+    for (v, job) in [(NEWER, &running), (NEWER, &waiting), (1, &running)] {
         newer.messages.push(json!({"v": v, "type": "job", "tenant": "local", "job": job}).to_string());
     }
     let outside = Outside::start();
@@ -197,21 +200,21 @@ fn a_rollback_in_the_middle_harms_no_job() {
             items.map(|item| (item["SK"]["S"].to_string(), item.clone())).collect()
         };
         assert_eq!(untouched(&left), untouched(&newer), "{job} is as the newer build left it");
-        let message = json!({"v": 2, "type": "job", "tenant": "local", "job": job});
+        let message = json!({"v": NEWER, "type": "job", "tenant": "local", "job": job});
         let waits = left.messages.iter().any(|body| serde_json::from_str::<Value>(body).unwrap() == message);
         assert!(waits, "its message is in the queue: {:?}", left.messages);
         assert!(!left.dead_letters.iter().any(|body| body.contains(job.as_str())), "it is no dead letter");
     }
 
-    // The newer build is back: for it, version 2 is a version that it knows.
+    // The newer build is back: for it, theirs is a version that it knows.
     let mut again = left;
     for item in &mut again.items {
-        if item["v"]["N"] == "2" {
+        if item["v"]["N"] == *NEWER.to_string() {
             item["v"]["N"] = json!("1");
         }
     }
     for body in &mut again.messages {
-        *body = body.replace("\"v\":2", "\"v\":1");
+        *body = body.replace(&format!("\"v\":{NEWER}"), "\"v\":1");
     }
     let data = tempfile::TempDir::new().unwrap();
     outside.runtime.block_on(again.put(data.path()));
