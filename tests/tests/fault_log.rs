@@ -123,3 +123,33 @@ fn b03_the_template_has_no_fifo_queue() {
     let template = std::fs::read_to_string(root().join("template.yaml")).unwrap();
     assert!(template.contains("AWS::SQS::Queue") && !template.contains("FifoQueue"));
 }
+
+/// The cases of kinds A (what model servers send) and F (the agent loop).
+const MODEL_AND_LOOP_CASES: [&str; 30] = [
+    "a01", "a03", "a04", "a05", "a06", "a07", "a08", "a09", "a10", "a12", "a13", "a14", "a15", "a16", "a18", "a19",
+    "a20", "a21", "a23", "a24", "a26", "f01", "f02", "f03", "f05", "f06", "f08", "f09", "f11", "f12",
+];
+
+/// Each of them has a test whose name begins with its id, or with the ids of several.
+#[test]
+fn each_case_of_models_and_of_the_loop_has_a_test() {
+    let mut files = Vec::new();
+    for folder in ["shared", "functions", "infra", "tests"] {
+        sources(&root().join(folder), &mut files);
+    }
+    let is_id = |part: &str| part.len() == 3 && part.starts_with(['a', 'f']) && part[1..].parse::<u8>().is_ok();
+    let mut named = BTreeSet::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut is_test = false;
+        for line in text.lines().map(str::trim) {
+            is_test |= line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+            let Some(rest) = line.strip_prefix("async fn ").or_else(|| line.strip_prefix("fn ")) else { continue };
+            if std::mem::take(&mut is_test) {
+                named.extend(rest.split('_').take_while(|part| is_id(part)).map(str::to_owned));
+            }
+        }
+    }
+    let missing: Vec<&str> = MODEL_AND_LOOP_CASES.into_iter().filter(|id| !named.contains(*id)).collect();
+    assert!(missing.is_empty(), "no test by the id of {missing:?}");
+}
