@@ -8,6 +8,7 @@ mod fork;
 mod jobs;
 mod plain;
 mod submit;
+mod tenant;
 
 use axum::extract::Request;
 use axum::{Router, middleware};
@@ -50,7 +51,7 @@ impl Modify for Token {
             .bearer_format("JWT")
             .description(Some(
                 "Scopes: `jobs:read` (look), `jobs:write` (submit, signal, cancel), `jobs:operate` (replay, fork), `agents:write` \
-                 (define agents).",
+                 (define agents), `tenant:admin` (settle what holds for all jobs).",
             ))
             .build();
         description.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(scheme));
@@ -72,6 +73,7 @@ fn described() -> OpenApiRouter<Service> {
         .routes(routes!(jobs::dead_letters))
         .routes(routes!(agents::list))
         .routes(routes!(agents::get, agents::put))
+        .routes(routes!(tenant::get, tenant::put))
 }
 
 /// The description of the whole interface.

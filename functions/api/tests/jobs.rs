@@ -642,3 +642,42 @@ async fn what_everybody_may_see() {
 fn the_description() {
     insta::assert_json_snapshot!("openapi", longhaul_api::openapi());
 }
+
+/// How long a tenant's jobs are kept is the tenant's own, never under a day, and counts for jobs that end from then on.
+#[tokio::test]
+async fn a_tenant_settles_how_long_its_jobs_are_kept() {
+    let world = World::new().await;
+    let path = "/v1/tenant/settings";
+    let caller = world.by("tn_a");
+    assert_eq!(caller.get(path).await.body, json!({ "job_kept_days": 30 }));
+    for (body, field) in [
+        (json!({ "job_kept_days": 0 }), "/job_kept_days"),
+        (json!({ "job_kept_days": 3_661 }), "/job_kept_days"),
+        (json!({ "job_kept_days": "7" }), "/job_kept_days"),
+        (json!({ "job_kept_hours": 7 }), "/job_kept_hours"),
+        (json!({}), ""),
+    ] {
+        let answer = caller.send(Method::PUT, path, body.to_string().into_bytes()).await;
+        assert_eq!((answer.problem(), answer.field()), ("invalid-field", field), "{}", answer.text);
+    }
+    let token = world.token("tn_a", "jobs:read jobs:write jobs:operate agents:write");
+    let refused = world.anybody().with("authorization", &format!("Bearer {token}"));
+    let week = json!({ "job_kept_days": 7 });
+    assert_eq!(refused.send(Method::PUT, path, week.to_string().into_bytes()).await.problem(), "not-allowed");
+
+    let expiry_of = async |tenant: &str| {
+        let job = submitted(&world, tenant).await;
+        world.drive(tenant, job, vec![claimed(), completed()]).await;
+        let key = serde_json::json!({ "PK": { "S": format!("JOB#{job}") }, "SK": { "S": "JOB" } });
+        let item = world.raw_item(&key).await;
+        let seconds = |name: &str| item["Item"][name]["N"].as_str().unwrap().parse::<u64>().unwrap();
+        (seconds("expires_at") - seconds("updated_at") / 1_000) / (24 * 3_600)
+    };
+    assert_eq!(expiry_of("tn_a").await, 30);
+    let settled = caller.send(Method::PUT, path, week.to_string().into_bytes()).await;
+    assert_eq!((settled.status.as_u16(), &settled.body), (200, &week));
+    assert_eq!(caller.get(path).await.body, week);
+    assert_eq!(expiry_of("tn_a").await, 7);
+    assert_eq!(expiry_of("tn_b").await, 30, "another tenant's are its own");
+    assert_eq!(world.by("tn_b").get(path).await.body, json!({ "job_kept_days": 30 }));
+}

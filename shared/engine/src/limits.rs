@@ -114,7 +114,12 @@ pub const CHILD_DEPTH_MAX: u32 = 8;
 /// Branches of one fan-out: they live in one invocation.
 pub const BRANCHES_MAX: usize = 1_000;
 
-/// How long a finished job and its result are kept. Idempotency asks for 24 h; people ask what happened last week.
+/// Days for which a finished job and its result are kept where its tenant has settled nothing else. Idempotency asks for one
+/// day; people ask what happened last week.
+pub const JOB_KEPT_DAYS_DEFAULT: u32 = 30;
+/// The most days that a tenant may settle: what laws on business records ask for.
+pub const JOB_KEPT_DAYS_MAX: u32 = 3_660;
+/// The usual time in seconds.
 pub const JOB_KEPT_SECONDS: u64 = 30 * 24 * 3_600;
 
 /// Version of the protocol that this program knows. What a newer one wrote it leaves alone. Version 2 knows forks and

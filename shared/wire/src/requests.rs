@@ -337,6 +337,29 @@ impl ReplayRequest {
     }
 }
 
+/// What holds for all jobs of a tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TenantSettings {
+    /// Days for which a job is kept behind its end: its journal, its payloads, its idempotency key.
+    #[schema(minimum = 1, maximum = 3660, example = 30)]
+    pub job_kept_days: u32,
+}
+
+impl TenantSettings {
+    /// Checks the days.
+    ///
+    /// # Errors
+    /// [`Problem::InvalidField`].
+    pub fn check(&self) -> Result<(), Problem> {
+        let most = longhaul_engine::limits::JOB_KEPT_DAYS_MAX;
+        if (1..=most).contains(&self.job_kept_days) {
+            return Ok(());
+        }
+        Err(Problem::field("/job_kept_days", format!("must be 1 to {most}: a key is its job's for a day at least")))
+    }
+}
+
 /// Reads a request body. No object in it may name a field twice, whatever it is a part of.
 ///
 /// # Errors

@@ -5,7 +5,8 @@
 //! looked at. Whatever is wrong, the caller gets the same answer; the reason goes to the log.
 //!
 //! Scopes: `jobs:read` (look at jobs, events, agents, dead letters), `jobs:write` (submit, signal, cancel) and
-//! `jobs:operate` (replay), `agents:write` (define agents). A token without scopes proves who somebody is and allows nothing.
+//! `jobs:operate` (replay), `agents:write` (define agents),
+//! `tenant:admin` (settle what holds for all jobs of the tenant). A token without scopes proves who somebody is and allows nothing.
 
 mod keys;
 
@@ -28,11 +29,13 @@ pub enum Scope {
     Operate,
     /// Define agents: what a tenant's jobs may be told to do.
     Define,
+    /// Settle what holds for all jobs of a tenant.
+    Administer,
 }
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Operate, Self::Define];
+    pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Operate, Self::Define, Self::Administer];
 
     /// The scope as it stands in tokens.
     #[must_use]
@@ -42,6 +45,7 @@ impl Scope {
             Self::Write => "jobs:write",
             Self::Operate => "jobs:operate",
             Self::Define => "agents:write",
+            Self::Administer => "tenant:admin",
         }
     }
 }

@@ -1,5 +1,12 @@
 //! The file of an exported job: its shape, held by a file of its first version, and what is said of damaged ones.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests"
+)]
 
 use std::path::PathBuf;
 
@@ -108,6 +115,9 @@ fn what_is_imported_is_what_was_exported() {
     assert!(matches!(job.order.origin, Origin::Imported(imported) if imported.at == NOW));
 }
 
+/// What is done to a whole file.
+type Damage = fn(&mut Value);
+
 fn said(change: impl FnOnce(&mut Value)) -> String {
     let mut file: Value = serde_json::from_str(&golden()).unwrap();
     change(&mut file);
@@ -137,7 +147,7 @@ fn a_damaged_file_is_refused_and_what_is_wrong_is_said() {
         let said = refusal(text);
         assert!(said.contains(part), "{said}");
     }
-    let cases: [(fn(&mut Value), &str); 14] = [
+    let cases: [(Damage, &str); 14] = [
         (|file| file["longhaul_export"] = json!(2), "version 2 of the form; this program reads up to 1"),
         (|file| file["longhaul_export"] = json!("1"), "invalid type"),
         (|file| file["next"] = json!(4), "part of an export: it goes on behind position 4"),

@@ -200,11 +200,11 @@ async fn a_worker_that_dies_over_the_report_reads_nothing_again() {
     room.faults(json!([{"schema": "report", "nth": 1, "think_ms": 60_000}])).await;
     let corpus = folder(&BEES);
     let job = room.submit("research", topic("bees and their honey", Some(corpus.path()))).await;
-    room.invoke_until(async {
+    Box::pin(room.invoke_until(async {
         while room.asked_for("report").await == 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-    })
+    }))
     .await;
     let read = room.asked_for("reading_notes").await;
     check(&room.drive(&job).await.output(), corpus.path());

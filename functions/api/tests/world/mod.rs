@@ -74,6 +74,7 @@ pub(crate) struct World {
     pub(crate) shelves: Arc<Mutex<Shelves>>,
     pub(crate) issuer: Issuer,
     key: SigningKey,
+    dynamodb: String,
     _stop: tokio::sync::oneshot::Sender<()>,
 }
 
@@ -95,7 +96,7 @@ impl World {
             let _ = stopped.await;
         }));
         let shelves = Arc::new(Mutex::new(Shelves::default()));
-        let front = front_server(Arc::clone(&shelves), dynamodb).await;
+        let front = front_server(Arc::clone(&shelves), dynamodb.clone()).await;
         let config = Config::from_lookup(|name| {
             let value = match name {
                 "LONGHAUL_TABLE" => "longhaul".to_owned(),
@@ -120,7 +121,7 @@ impl World {
             scope_claim: "scope".into(),
         });
         let router = router(Service::new(store.clone(), tokens, agents::shipped().unwrap()));
-        Self { store, router, shelves, issuer, key, _stop: stop }
+        Self { store, router, shelves, issuer, key, dynamodb, _stop: stop }
     }
 
     pub(crate) fn token(&self, tenant: &str, scopes: &str) -> String {
@@ -138,7 +139,7 @@ impl World {
 
     /// A request by a caller of this tenant who may do everything.
     pub(crate) fn by(&self, tenant: &str) -> Caller<'_> {
-        let token = self.token(tenant, "jobs:read jobs:write jobs:operate agents:write");
+        let token = self.token(tenant, "jobs:read jobs:write jobs:operate agents:write tenant:admin");
         Caller { world: self, headers: vec![("authorization".into(), format!("Bearer {token}"))] }
     }
 
@@ -158,6 +159,19 @@ impl World {
     /// All calls that have reached the services.
     pub(crate) fn calls(&self) -> u64 {
         self.shelves.lock().unwrap().calls.values().sum()
+    }
+
+    /// An item as it stands in the table.
+    pub(crate) async fn raw_item(&self, key: &Value) -> Value {
+        let call = reqwest::Client::new()
+            .post(&self.dynamodb)
+            .header("x-amz-target", "DynamoDB_20120810.GetItem")
+            .header("content-type", "application/x-amz-json-1.0")
+            .header("authorization", "AWS4-HMAC-SHA256 Credential=test/20260101/eu-west-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0")
+            .header("x-amz-date", "20260101T000000Z")
+            .body(json!({ "TableName": "longhaul", "Key": key, "ConsistentRead": true }).to_string());
+        let text = call.send().await.unwrap().text().await.unwrap();
+        serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"))
     }
 
     /// Does what a worker does: appends entries and brings the item in line with them.

@@ -12,7 +12,9 @@ use longhaul_wire::export::{EntryPart, Export};
 use longhaul_wire::jobs::{DeadLetterList, ForkView, JobList, TakenIn};
 use longhaul_wire::journal::{EntryView, JournalView};
 use longhaul_wire::problem::ProblemBody;
-use longhaul_wire::requests::{CancelRequest, ForkRequest, ReplayRequest, SignalRequest, SubmitRequest};
+use longhaul_wire::requests::{
+    CancelRequest, ForkRequest, ReplayRequest, SignalRequest, SubmitRequest, TenantSettings,
+};
 use longhaul_wire::{JobView, limits};
 
 use super::CliError;
@@ -103,6 +105,16 @@ impl Client {
             None => call,
         };
         self.send("POST", &path, call).await
+    }
+
+    pub(super) async fn tenant_settings(&self) -> Result<TenantSettings, CliError> {
+        self.get("/v1/tenant/settings", &[]).await
+    }
+
+    pub(super) async fn put_tenant_settings(&self, settings: &TenantSettings) -> Result<TenantSettings, CliError> {
+        let path = "/v1/tenant/settings";
+        let call = self.request(Method::PUT, path).json(settings);
+        self.send("PUT", path, call).await
     }
 
     /// The newest jobs that a filter admits, page after page; `next` tells whether there are more.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use longhaul_engine::JobId;
 use longhaul_wire::JobView;
 use longhaul_wire::requests::{
-    Budget, CancelRequest, EditRequest, ForkRequest, ReplayRequest, SignalRequest, SubmitRequest,
+    Budget, CancelRequest, EditRequest, ForkRequest, ReplayRequest, SignalRequest, SubmitRequest, TenantSettings,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -16,7 +16,9 @@ use super::connect::Connected;
 use super::follow::{Follow, News};
 use super::output::{plain, print, say};
 use super::progress::Progress;
-use super::{CliError, Command, DeadLettersCommand, Fork, JobsCommand, Output, Place, Replay, tables, transfer};
+use super::{
+    CliError, Command, DeadLettersCommand, Fork, JobsCommand, Output, Place, Replay, TenantCommand, tables, transfer,
+};
 use crate::rehearsal;
 use crate::stack::{Issuer, ModelChoice, Stack};
 
@@ -49,7 +51,7 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
             let input = input.map(|given| json_argument("--input", &given)).transpose()?;
             let connected = place.connect().await?;
             let go = transfer::Go { id, from, input, count, output };
-            let done = transfer::step(&place, &connected, go).await;
+            let done = Box::pin(transfer::step(&place, &connected, go)).await;
             connected.end().await;
             done
         }
@@ -62,6 +64,12 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
         Command::DeadLetters(command) => {
             let connected = place.connect().await?;
             let done = dead_letters(&connected, command).await;
+            connected.end().await;
+            done
+        }
+        Command::Tenant(command) => {
+            let connected = place.connect().await?;
+            let done = tenant(&connected, command).await;
             connected.end().await;
             done
         }
@@ -322,6 +330,18 @@ async fn fork(connected: &Connected, request: Fork) -> Result<ExitCode, CliError
         return detached(connected, &forked.job, output);
     }
     watch(connected, &forked.job.id.to_string(), 0, output).await
+}
+
+async fn tenant(connected: &Connected, command: TenantCommand) -> Result<ExitCode, CliError> {
+    let (settings, output) = match command {
+        TenantCommand::Show { output } => (connected.client.tenant_settings().await?, output),
+        TenantCommand::Set { job_kept_days, output } => {
+            (connected.client.put_tenant_settings(&TenantSettings { job_kept_days }).await?, output)
+        }
+    };
+    print_or_json(&settings, output, |settings| {
+        format!("jobs are kept for {} days behind their end", settings.job_kept_days)
+    })
 }
 
 /// An argument that is text, or names a file of text.

@@ -146,6 +146,9 @@ enum Command {
     /// Agents: list, show, check a definition, save it.
     #[command(subcommand)]
     Agents(agents::AgentsCommand),
+    /// What holds for all jobs of the tenant: how long they are kept.
+    #[command(subcommand)]
+    Tenant(TenantCommand),
     /// Print a token for the API.
     Token {
         /// How long it is good, in hours.
@@ -253,6 +256,23 @@ enum JobsCommand {
         /// How many outcomes to go on by.
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
         count: u64,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum TenantCommand {
+    /// Show the settings.
+    Show {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Change the settings, for jobs that end from now on.
+    Set {
+        /// Days for which a job is kept behind its end.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3_660))]
+        job_kept_days: u32,
         #[command(flatten)]
         output: Output,
     },

@@ -164,7 +164,8 @@ pub(super) async fn step(place: &Place, connected: &Connected, go: Go) -> Result
     let stand_in = stand_in.map_err(crate::stack::StackError::from)?;
     let settings = settings(place, &stand_in.base_url)?;
     let reference = JobRef { tenant: place.tenant.clone(), job };
-    let stepped = longhaul_worker::step_by_hand(&store, &settings, &reference, count).await;
+    // The future holds a whole worker.
+    let stepped = Box::pin(longhaul_worker::step_by_hand(&store, &settings, &reference, count)).await;
     stand_in.shutdown().await;
     stepped.map_err(|source| CliError::Function { name: "worker".to_owned(), source: Box::new(source) })?;
     let journal = connected.client.journal(&id).await?;

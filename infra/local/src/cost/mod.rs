@@ -84,7 +84,7 @@ pub fn longhaul(work: &Work, prices: &Prices, stack: &StackSize) -> Bill {
     let end = 3.0 + INDEX_MOVE;
     let writes = submit + claims + work.steps * units + end + renewals * (1.0 + INDEX_MOVE) + beats;
     // Looks for a cancel; claims; who watches, at each entry; the api and the stream.
-    let reads = peeks + invocations * 2.0 + entries + 3.0;
+    let reads = peeks + invocations * 2.0 + entries + 4.0;
     // Continuations and watchdogs.
     let messages = 1.0 + (invocations - 1.0) + beats;
     let short = stack.short_invocation_seconds * prices.lambda_arm64_gb_second;

@@ -26,7 +26,7 @@ use uuid::Uuid;
 use super::attributes::Item;
 use super::batch_item::{self, StoredEntries};
 use super::job_item::{self, StoredInput};
-use super::{definitions, sessions, table_definition};
+use super::{definitions, sessions, table_definition, tenants};
 use crate::connections::{
     Connection, Subscriber, connection_item, read_connection, read_subscriber, subscription_items,
 };
@@ -157,6 +157,13 @@ fn a_job_that_was_not_submitted() {
         assert_eq!(item(name)["v"], aws_sdk_dynamodb::types::AttributeValue::N("2".to_owned()));
         assert_eq!(job_item::decode(&item(name)).unwrap().job, job, "{name}");
     }
+}
+
+#[test]
+fn a_tenants_settings() {
+    let settings = tenants::TenantSettings { job_kept_days: 7 };
+    holds("tenant-settings", &shape(&tenants::encode(&"acme".parse().unwrap(), settings, "ada", NOW)));
+    assert_eq!(tenants::decode(&item("tenant-settings")).unwrap(), settings);
 }
 
 #[test]

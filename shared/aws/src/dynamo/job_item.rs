@@ -27,6 +27,9 @@ pub(crate) enum StoredInput {
 /// An attribute of the moving part: its name, and its value or none where it is to be removed.
 type Moving = (&'static str, Option<AttributeValue>);
 
+/// How long a job is kept behind its end where its tenant has settled nothing else.
+pub(crate) const KEPT_USUALLY: Duration = Duration::from_secs(limits::JOB_KEPT_SECONDS);
+
 /// Digits of the time in the sort value of the index of a tenant's jobs: milliseconds for 30,000 years.
 pub(crate) const LISTED_DIGITS: usize = 15;
 
@@ -53,13 +56,13 @@ pub(crate) fn encode(job: &Job, input: StoredInput) -> Result<Item, StoreError> 
         StoredInput::Inline(json) => item.insert("input".to_owned(), text(json)),
         StoredInput::Referenced(key) => item.insert("input_ref".to_owned(), text(key)),
     };
-    let moving = moving(&job.order.tenant, job.order.id, &job.progress)?;
+    let moving = moving(&job.order.tenant, job.order.id, &job.progress, KEPT_USUALLY)?;
     item.extend(moving.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
     Ok(item)
 }
 
 /// The moving part of the item, every attribute of it named.
-fn moving(tenant: &TenantId, id: JobId, progress: &Progress) -> Result<Vec<Moving>, StoreError> {
+fn moving(tenant: &TenantId, id: JobId, progress: &Progress, kept: Duration) -> Result<Vec<Moving>, StoreError> {
     let (session, lease) = match &progress.state {
         JobState::Processing { lease } => (Some(text(lease.session.as_str())), Some(mark(lease.nonce))),
         JobState::Pending
@@ -93,7 +96,6 @@ fn moving(tenant: &TenantId, id: JobId, progress: &Progress) -> Result<Vec<Movin
         (_, Some(due)) => (Some(text(live_shard(Job::due_shard(id)))), Some(time(due))),
         (_, None) => (None, None),
     };
-    let kept = Duration::from_secs(limits::JOB_KEPT_SECONDS);
     let expires = progress.state.is_terminal().then(|| number(progress.updated_at.plus(kept).as_seconds()));
     Ok(vec![
         ("status", Some(text(progress.state.status().as_str()))),
@@ -124,9 +126,9 @@ pub(crate) struct Update {
     pub(crate) values: Vec<(String, AttributeValue)>,
 }
 
-/// The update that makes a [`JobWrite`].
-pub(crate) fn update(tenant: &TenantId, id: JobId, write: &JobWrite) -> Result<Update, StoreError> {
-    let mut parts = moving(tenant, id, &write.progress)?;
+/// The update that makes a [`JobWrite`] of a job that is `kept` for so long should it end with it.
+pub(crate) fn update(tenant: &TenantId, id: JobId, write: &JobWrite, kept: Duration) -> Result<Update, StoreError> {
+    let mut parts = moving(tenant, id, &write.progress, kept)?;
     parts.push(("last_write", Some(mark(write.nonce))));
     // Claims alone write attempts: somebody looks after the job again.
     if write.progress.attempts > 0 && matches!(write.progress.state, JobState::Processing { .. }) {

@@ -61,7 +61,11 @@ impl AwsStore {
 
     pub(super) async fn update_job(&self, job: &JobRef, write: &JobWrite) -> Result<Write, StoreError> {
         const ACTION: &str = "writing a job's state";
-        let update = job_item::update(&job.tenant, job.job, write)?;
+        let kept = match write.progress.state.is_terminal() {
+            true => self.job_kept(&job.tenant).await?,
+            false => job_item::KEPT_USUALLY,
+        };
+        let update = job_item::update(&job.tenant, job.job, write, kept)?;
         let mut call = self
             .update_owned(job)
             .update_expression(update.expression)

@@ -9,6 +9,7 @@
 //! | `SESSION#<id>` | `SESSION` | a worker session's heartbeat |
 //! | `CONN#<id>` | `CONN` | a WebSocket connection |
 //! | `CONN#<id>` | `SUB#<job>` | what a connection watches |
+//! | `TENANT#<tenant>` | `SETTINGS` | what a tenant has settled for all of its jobs |
 //! | `AGENTS#<tenant>` | `<name>#<version, 10 digits>` | a version of an agent that the tenant has defined |
 
 use std::collections::HashMap;
@@ -28,6 +29,8 @@ pub(crate) const SK: &str = "SK";
 pub(crate) const JOB: &str = "JOB";
 /// Sort key of a session item.
 pub(crate) const SESSION: &str = "SESSION";
+/// Sort key of a tenant's settings.
+pub(crate) const SETTINGS: &str = "SETTINGS";
 /// Sort key of a connection item.
 pub(crate) const CONNECTION: &str = "CONN";
 /// What the sort keys of subscriptions begin with.
@@ -68,6 +71,11 @@ pub(crate) fn definition_prefix(name: &AgentName) -> String {
 /// The sort key of an agent's version.
 pub(crate) fn definition_sort(agent: &AgentRef) -> String {
     format!("{}{:010}", definition_prefix(&agent.name), agent.version)
+}
+
+/// The partition of what belongs to a tenant and to none of its jobs.
+pub(crate) fn tenant_partition(tenant: &TenantId) -> String {
+    format!("TENANT#{tenant}")
 }
 
 /// The partition of a session.

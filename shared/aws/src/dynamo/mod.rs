@@ -20,6 +20,7 @@ mod search;
 mod sessions;
 mod stream;
 mod table;
+mod tenants;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,19 +43,21 @@ pub(crate) use keys::{
 pub use lists::{Cursor, JobFilter, JobPage, JobSummary};
 pub use stream::StreamedBatch;
 pub use table::{DUE_INDEX, EXPIRY_ATTRIBUTE, JOBS_INDEX, SEARCH_INDEX, table_definition};
+pub use tenants::TenantSettings;
 
 /// Jobs, journals, sessions and queues on AWS. Clones share their clients.
 #[derive(Debug, Clone)]
 pub struct AwsStore {
     clients: Arc<Clients>,
     config: Arc<Config>,
+    settings_read: Arc<tenants::SettingsRead>,
 }
 
 impl AwsStore {
     /// The store that `config` describes.
     #[must_use]
     pub fn new(clients: Arc<Clients>, config: Arc<Config>) -> Self {
-        Self { clients, config }
+        Self { clients, config, settings_read: Arc::default() }
     }
 
     /// The store that `config` describes, with clients of its own.

@@ -78,7 +78,8 @@ impl<S: Store> Invocation<'_, S> {
             AfterRead::Repair(ending) => self.settle(holding, &mut journal, ending).await,
             AfterRead::Claim => match next_move(&journal) {
                 NextMove::End(ending) => self.end_job(holding, &mut journal, ending).await,
-                NextMove::Drive => match self.bring_over(holding, &mut journal).await? {
+                // Boxed: few jobs are forks, and every claim would carry its room.
+                NextMove::Drive => match Box::pin(self.bring_over(holding, &mut journal)).await? {
                     Brought::Stands => self.run(holding, journal).await,
                     Brought::Handled(handled) => Ok(handled),
                     Brought::End(ending) => self.end_job(holding, &mut journal, ending).await,
