@@ -47,6 +47,7 @@ pub fn order_of(owner: &str) -> Order {
         input: json!({"topic": "queues", "weight": 0.1, "tiny": 1e-200, "big": u64::MAX, "text": "Größe ✓\u{0}"}),
         budget: Default::default(),
         webhook: None,
+        webhook_events: Vec::new(),
         labels: BTreeMap::from([("team".to_owned(), "blue".to_owned())]),
         parent: None,
         origin: Default::default(),

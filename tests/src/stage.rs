@@ -91,6 +91,7 @@ impl AwsStage {
             ("LONGHAUL_TABLE", stores.dynamodb.table().to_owned()),
             ("LONGHAUL_QUEUE_URL", stores.sqs.sqs.queue_url(&stores.sqs.jobs)),
             ("LONGHAUL_DEAD_LETTER_QUEUE_URL", stores.sqs.sqs.queue_url(&stores.sqs.dead_letters)),
+            ("LONGHAUL_WEBHOOK_QUEUE_URL", stores.sqs.sqs.queue_url(&stores.sqs.webhooks)),
             ("LONGHAUL_BUCKET", stores.s3.bucket.clone()),
             ("AWS_REGION", stores.region.clone()),
             ("AWS_ACCESS_KEY_ID", stores.credentials.access_key_id.clone()),

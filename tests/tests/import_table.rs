@@ -12,7 +12,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("longhaul", &["longhaul-engine"]),
     ("longhaul-llm", &[]),
     ("longhaul-definition", &[]),
-    ("longhaul-agent", &["longhaul", "longhaul-definition", "longhaul-llm"]),
+    ("longhaul-reach", &["longhaul-definition"]),
+    ("longhaul-agent", &["longhaul", "longhaul-definition", "longhaul-llm", "longhaul-reach"]),
     ("longhaul-wire", &["longhaul-definition", "longhaul-engine"]),
     ("longhaul-aws", &["longhaul", "longhaul-engine", "longhaul-wire"]),
     ("longhaul-sim", &["longhaul", "longhaul-engine"]),
@@ -31,7 +32,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "longhaul-wire",
         ],
     ),
-    ("longhaul-websocket", &["longhaul", "longhaul-aws", "longhaul-engine", "longhaul-wire"]),
+    ("longhaul-websocket", &["longhaul", "longhaul-aws", "longhaul-engine", "longhaul-reach", "longhaul-wire"]),
     ("longhaul-sweeper", &["longhaul", "longhaul-aws", "longhaul-engine", "longhaul-wire"]),
     (
         "longhaul-local",

@@ -76,7 +76,7 @@ impl<S: Send + Sync> FromRequestParts<S> for SignalPath {
 }
 
 /// A parameter of the path; empty when it is not there or is no text.
-async fn path_parameter<S: Send + Sync>(parts: &mut Parts, state: &S, wanted: &str) -> String {
+pub(crate) async fn path_parameter<S: Send + Sync>(parts: &mut Parts, state: &S, wanted: &str) -> String {
     let Ok(parameters) = RawPathParams::from_request_parts(parts, state).await else { return String::new() };
     parameters.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned()).unwrap_or_default()
 }

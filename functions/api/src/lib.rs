@@ -4,6 +4,7 @@
 //! on the wire is defined in `longhaul-wire`. This crate joins the two: routes, tokens, inputs held to the agents'
 //! schemas, and waits that end before API Gateway gives up.
 
+mod admission;
 mod agents;
 mod answer;
 mod console;

@@ -2,6 +2,7 @@
 
 mod agents;
 mod control;
+mod deliveries;
 mod events;
 mod export;
 mod fork;
@@ -66,6 +67,8 @@ fn described() -> OpenApiRouter<Service> {
         .routes(routes!(export::entry))
         .routes(routes!(export::export))
         .routes(routes!(events::events))
+        .routes(routes!(deliveries::list))
+        .routes(routes!(deliveries::resend))
         .routes(routes!(control::cancel))
         .routes(routes!(control::signal))
         .routes(routes!(control::replay))

@@ -7,6 +7,7 @@ use longhaul::engine::Timestamp;
 use longhaul_aws::AwsStore;
 use longhaul_wire::{AgentCard, TokenCheck};
 
+use crate::admission::Admission;
 use crate::agents::Agents;
 
 /// The store, the check of tokens and the agents. Clones share them.
@@ -20,13 +21,16 @@ struct Shared {
     store: AwsStore,
     tokens: TokenCheck,
     agents: Agents,
+    admission: Admission,
 }
 
 impl Service {
     /// A service over this store, for callers whose tokens pass this check, with these agents.
     #[must_use]
     pub fn new(store: AwsStore, tokens: TokenCheck, agents: Vec<AgentCard>) -> Self {
-        Self { shared: Arc::new(Shared { store, tokens, agents: Agents::new(agents) }) }
+        Self {
+            shared: Arc::new(Shared { store, tokens, agents: Agents::new(agents), admission: Admission::default() }),
+        }
     }
 
     pub(crate) fn store(&self) -> &AwsStore {
@@ -35,6 +39,10 @@ impl Service {
 
     pub(crate) fn tokens(&self) -> &TokenCheck {
         &self.shared.tokens
+    }
+
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.shared.admission
     }
 
     pub(crate) fn agents(&self) -> &Agents {

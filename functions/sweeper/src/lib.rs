@@ -9,6 +9,7 @@ mod metrics;
 mod sweep;
 
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
+use longhaul::Clock;
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 use serde_json::Value;
 
@@ -36,9 +37,12 @@ pub async fn run() -> Result<(), RunError> {
 }
 
 async fn serve() -> Result<(), RunError> {
-    let sweeper = Sweeper::new(AwsStore::connect(Config::from_env()?).await);
-    let sweeper = &sweeper;
+    let store = AwsStore::connect(Config::from_env()?).await;
+    let sweeper = Sweeper::new(store.clone());
+    let (sweeper, store) = (&sweeper, &store);
     let handler = service_fn(async move |event: LambdaEvent<Value>| {
+        // First: it is soon done, and a sweep may take all the time there is.
+        count_open_jobs(store).await;
         let swept = sweeper.handle(event.context.deadline).await.map_err(|error| Diagnostic {
             error_type: "SweepError".to_owned(),
             error_message: telemetry::chain(&error),
@@ -47,4 +51,16 @@ async fn serve() -> Result<(), RunError> {
         Ok::<_, Diagnostic>(swept)
     });
     Box::pin(lambda_runtime::run(handler)).await.map_err(RunError::Runtime)
+}
+
+/// Sets the counts of tenants' open jobs right, by which submissions are held to their limits. One that fails leaves them
+/// as they are for a minute more.
+async fn count_open_jobs(store: &AwsStore) {
+    match store.count_open_jobs(Clock::of_machine().now()).await {
+        Ok(Some(tenants)) => tracing::debug!(tenants, "open jobs were counted"),
+        Ok(None) => {
+            tracing::warn!("there are more open jobs than one sweep counts; tenants are bound by their rate alone")
+        }
+        Err(error) => tracing::error!(error = %telemetry::chain(&error), "open jobs were not counted"),
+    }
 }

@@ -1,6 +1,7 @@
 //! Clients that come, ask and go, as the gateway brings them.
 
 use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
+use longhaul::engine::admission::Limit;
 use longhaul::engine::{JobId, Timestamp};
 use longhaul_aws::connections::Connection;
 use longhaul_aws::telemetry::chain;
@@ -12,21 +13,26 @@ use serde::Serialize;
 use crate::expiry::expires_at;
 use crate::{Time, WebSocket};
 
+/// When to connect again after too many connections: nobody knows when one closes.
+const CONNECTIONS_RETRY: std::time::Duration = std::time::Duration::from_secs(30);
+
 /// The answer to the gateway. Only that to `$connect` reaches the client, as the answer to its handshake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayAnswer {
     status_code: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
-    headers: Option<ContentType>,
+    headers: Option<Headers>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct ContentType {
+struct Headers {
     #[serde(rename = "content-type")]
     content_type: &'static str,
+    #[serde(rename = "retry-after", skip_serializing_if = "Option::is_none")]
+    retry_after: Option<String>,
 }
 
 impl GatewayAnswer {
@@ -34,7 +40,8 @@ impl GatewayAnswer {
 
     fn problem(problem: &Problem, request_id: Option<&str>) -> Self {
         let body = serde_json::to_string(&problem.body(None, request_id)).ok();
-        let headers = Some(ContentType { content_type: problem::CONTENT_TYPE });
+        let retry_after = problem.retry_after_seconds().map(|seconds| seconds.to_string());
+        let headers = Some(Headers { content_type: problem::CONTENT_TYPE, retry_after });
         Self { status_code: problem.status(), headers, body }
     }
 }
@@ -110,10 +117,30 @@ impl WebSocket {
             token_expires_at: expires_at(token).ok_or(Problem::NotAuthenticated)?,
             connected_at: now,
         };
+        self.check_room(&connection).await?;
         self.store.put_connection(&connection).await.map_err(|error| {
             tracing::error!(tenant = %connection.tenant, error = %chain(&error), "a connection was not stored");
             unavailable()
         })
+    }
+
+    /// Refuses a connection of a tenant that has as many as it may. Those that come at the same moment may be some too
+    /// many; a count that cannot be read keeps nobody out.
+    async fn check_room(&self, connection: &Connection) -> Result<(), Problem> {
+        let tenant = &connection.tenant;
+        let value = self.store.config().tenant_limits.of(tenant).connections;
+        match self.store.connections_of(tenant, connection.connected_at).await {
+            Ok(count) if count >= value => {
+                tracing::info!(%tenant, count, "a connection was refused: the tenant has as many as it may");
+                let retry_after = CONNECTIONS_RETRY;
+                Err(Problem::LimitReached { limit: Limit::Connections, value, retry_after })
+            }
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::warn!(%tenant, error = %chain(&error), "connections were not counted");
+                Ok(())
+            }
+        }
     }
 
     /// Does what a client asks.

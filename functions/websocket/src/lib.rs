@@ -1,20 +1,25 @@
 //! The WebSocket function: who watches a job, and what they are sent.
 //!
-//! One function is invoked by two sides. The gateway asks who may connect ([`authorizer`]) and brings clients that come,
-//! ask and go ([`clients`]); the table's stream brings what was written into journals ([`stream`]), which is pushed to
-//! every subscriber of the job and, at a job's end, posted to its webhook. Neither side can delay a job: both only read
-//! what the worker has written.
+//! One function is invoked by three sides. The gateway asks who may connect ([`authorizer`]) and brings clients that
+//! come, ask and go ([`clients`]); the table's stream brings what was written into journals ([`stream`]), which is pushed
+//! to every subscriber of the job and, where the job names a webhook, ordered to be delivered; the queue of deliveries
+//! says when one of those is due ([`deliveries`]). No side can delay a job: all only read what the worker has written.
 
 mod authorizer;
 pub mod clients;
+mod deliveries;
 mod delivery;
 mod expiry;
+pub mod secrets;
 pub mod stream;
 mod subscribing;
 mod webhook;
 
+use std::sync::Arc;
+
 use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
 use aws_lambda_events::dynamodb;
+use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
 use longhaul::Clock;
 use longhaul::engine::Timestamp;
@@ -24,6 +29,8 @@ use longhaul_wire::TokenCheck;
 use serde_json::Value;
 
 pub use crate::authorizer::AuthorizerError;
+use crate::deliveries::Wishes;
+use crate::secrets::{SecretsOfSettings, SigningSecrets};
 use crate::webhook::Webhooks;
 
 /// Why the function could not begin, or ended.
@@ -67,6 +74,7 @@ pub struct WebSocket {
     pub(crate) push: Push,
     pub(crate) tokens: TokenCheck,
     pub(crate) webhooks: Webhooks,
+    pub(crate) wishes: Wishes,
 }
 
 /// What an invocation knows of time.
@@ -115,13 +123,22 @@ impl WebSocket {
     /// The function over a store, with the rest of what that store's configuration says.
     ///
     /// # Errors
-    /// [`ConfigError`] when the configuration lacks the gateway's endpoint or the issuer of tokens.
+    /// [`ConfigError`] when the configuration lacks the gateway's endpoint, the queue of deliveries or the issuer of tokens.
     pub fn new(store: AwsStore) -> Result<Self, ConfigError> {
         let config = store.config();
         let push = Push::new(store.clients(), config.push_endpoint()?);
         let tokens = TokenCheck::new(config.tokens()?.clone());
-        let webhooks = Webhooks::new(config.webhook_loopback);
-        Ok(Self { store, push, tokens, webhooks })
+        config.webhook_queue_url()?;
+        let secrets = Arc::new(SecretsOfSettings::new(config.webhook_secrets.clone()));
+        let webhooks = Webhooks::new(config.webhook_loopback, secrets);
+        Ok(Self { store, push, tokens, webhooks, wishes: Wishes::default() })
+    }
+
+    /// The same with secrets from elsewhere.
+    #[must_use]
+    pub fn signing_with(mut self, secrets: Arc<dyn SigningSecrets>) -> Self {
+        self.webhooks = Webhooks::new(self.store.config().webhook_loopback, secrets);
+        self
     }
 
     /// Handles an event of either side, in an invocation that must have answered by `deadline_ms` (milliseconds since
@@ -134,6 +151,9 @@ impl WebSocket {
         let answer = if authorizer::asked(&event) {
             // It brings a request context as well, and so looks like a connection.
             return Ok(self.authorize(event).await?);
+        } else if of_queue(&event) {
+            let batch = read::<SqsEvent>(event, "the queue of deliveries")?;
+            serde_json::to_value(Box::pin(self.deliver_batch(batch, time)).await)
         } else if event.get("Records").is_some() {
             let batch = read::<dynamodb::Event>(event, "the table's stream")?;
             serde_json::to_value(Box::pin(self.stream_batch(batch, time)).await)
@@ -145,6 +165,11 @@ impl WebSocket {
         };
         answer.map_err(EventError::Answer)
     }
+}
+
+/// Whether an event's records come from a queue.
+fn of_queue(event: &Value) -> bool {
+    event.pointer("/Records/0/eventSource").and_then(Value::as_str) == Some("aws:sqs")
 }
 
 fn read<T: serde::de::DeserializeOwned>(event: Value, side: &'static str) -> Result<T, EventError> {

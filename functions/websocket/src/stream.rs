@@ -1,6 +1,6 @@
-//! What was written into journals, as the table's stream brings it: pushed to whoever watches, reported where the
-//! caller wants the end reported, and cleared away when a job's time is over. A new job gets its places in the index by
-//! which it is found.
+//! What was written into journals, as the table's stream brings it: pushed to whoever watches, ordered to be delivered
+//! where the caller wants to hear of it, and cleared away when a job's time is over. A new job gets its places in the
+//! index by which it is found.
 
 use longhaul_aws::telemetry::chain;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +10,8 @@ use std::time::Duration;
 use aws_lambda_events::dynamodb::{self, EventRecord};
 use aws_lambda_events::streams::{DynamoDbBatchItemFailure, DynamoDbEventResponse};
 use futures::stream::{self, StreamExt};
-use longhaul::engine::Timestamp;
-use longhaul::store::{JobRef, Store, StoreError};
+use longhaul::engine::{TenantId, Timestamp};
+use longhaul::store::{JobRef, StoreError};
 use longhaul_aws::AwsStore;
 use longhaul_aws::connections::Subscriber;
 use longhaul_aws::dynamo::StreamedBatch;
@@ -45,11 +45,11 @@ enum Read {
 }
 
 /// The batches of one job, in order, as they are sent.
-struct News {
-    job: JobRef,
-    events: Vec<(Event, Arc<str>)>,
+pub(crate) struct News {
+    pub(crate) job: JobRef,
+    pub(crate) events: Vec<(Event, Arc<str>)>,
     /// The first record.
-    first: Option<Again>,
+    pub(crate) first: Option<Again>,
 }
 
 /// What one connection is sent.
@@ -75,8 +75,9 @@ impl WebSocket {
             }
         }
         let news: Vec<News> = news.into_values().collect();
-        let (unread, ()) = futures::join!(self.push_all(&news, time), self.report_ends(&news, time));
-        again.extend(unread);
+        let (unread, unordered, uncounted) =
+            futures::join!(self.push_all(&news, time), self.order_deliveries(&news, time), self.note_ends(&news));
+        again.extend(unread.into_iter().chain(unordered).chain(uncounted));
         let mut answer = DynamoDbEventResponse::default();
         // Lambda goes back to the first of them and brings everything from there on again.
         if let Some(first) = order.into_iter().flatten().find(|number| again.contains(number)) {
@@ -159,31 +160,25 @@ impl WebSocket {
         }
     }
 
-    /// Reports ends to the addresses that their jobs name.
-    async fn report_ends(&self, news: &[News], time: Time) {
-        let ends = news.iter().flat_map(|news| {
-            news.events.iter().filter(|(event, _)| event.is_end()).map(move |(event, _)| (&news.job, event))
-        });
-        stream::iter(ends)
-            .for_each_concurrent(JOBS_AT_ONCE, async |(reference, event)| {
-                let job = match self.store.job(reference).await {
-                    Ok(Some(job)) => job,
-                    Ok(None) => return,
-                    Err(error) => {
-                        let (tenant, job) = (&reference.tenant, reference.job);
-                        tracing::error!(%tenant, %job, error = %chain(&error), "an end was not reported: its job was not read");
-                        return;
-                    }
-                };
-                if let Some(address) = &job.order.webhook {
-                    let (tenant, job) = (&reference.tenant, reference.job);
-                    match self.webhooks.report(address, event, time.left()).await {
-                        Ok(()) => tracing::debug!(%tenant, %job, "the end was reported"),
-                        Err(error) => tracing::warn!(%tenant, %job, error = %chain(&error), "the end was not reported"),
-                    }
-                }
-            })
-            .await;
+    /// Notes in the books of tenants how many of their jobs have ended; the records that must come again.
+    async fn note_ends(&self, news: &[News]) -> Vec<Again> {
+        let mut ended: BTreeMap<&TenantId, (u64, Vec<Again>)> = BTreeMap::new();
+        for news in news {
+            let count = news.events.iter().filter(|(event, _)| event.is_end()).count();
+            if count > 0 {
+                let (ends, records) = ended.entry(&news.job.tenant).or_default();
+                *ends = ends.saturating_add(u64::try_from(count).unwrap_or(u64::MAX));
+                records.extend(news.first.clone());
+            }
+        }
+        let mut again = Vec::new();
+        for (tenant, (ends, records)) in ended {
+            if let Err(error) = self.store.note_ends(tenant, ends).await {
+                tracing::error!(%tenant, ends, error = %chain(&error), "ends of jobs were not noted");
+                again.extend(records);
+            }
+        }
+        again
     }
 }
 

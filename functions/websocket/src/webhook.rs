@@ -1,157 +1,219 @@
-//! The report of a job's end to the address that its caller named: one CloudEvent in structured mode.
+//! One try of a webhook delivery: one CloudEvent in structured mode (CloudEvents 1.0, HTTP binding 3.2), signed after
+//! Standard Webhooks, sent to the address that the job's caller named.
 //!
-//! It is sent at least once and may come late or, when the receiver stays away, not at all: the job is in the API. A
-//! receiver takes the same event once by its `id`.
+//! The address is judged as it is written and again as the number that is connected to; redirects are not followed, since
+//! a receiver that moved is named anew by whoever knows it; and of the answer no more is read than a person wants to see.
 
-use std::sync::OnceLock;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
+use longhaul::engine::delivery::Outcome;
+use longhaul::engine::{TenantId, Timestamp};
+use longhaul_reach::{AddressError, Guard, Policy, SystemLookup};
 use longhaul_wire::Event;
-use reqwest::header::{CONTENT_TYPE, USER_AGENT};
-use reqwest::{Client, StatusCode, Url};
-use url::Host;
+use longhaul_wire::text::shortened;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, Response, Url};
+use standardwebhooks::Webhook;
+
+use crate::secrets::{SecretsError, SigningSecrets};
 
 /// The media type of a CloudEvent that is sent whole as a body.
 const CLOUD_EVENT: &str = "application/cloudevents+json; charset=utf-8";
-/// How we introduce ourselves.
-const AGENT: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));
-/// Time for one try: a receiver should take a report and think about it later.
-const TRY_SECONDS_MAX: u64 = 3;
-/// Waits before the second and the third try. The stream's next batch waits as long, so it is not for long.
-const WAITS_MS: [u64; 2] = [250, 1_000];
+/// Headers of Standard Webhooks.
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+/// Time for one try: a receiver should take an event and think about it later.
+const TRY_SECONDS_MAX: u64 = 15;
+/// Bytes of an answer that are read.
+const ANSWER_BYTES_MAX: usize = 4 * 1024;
+/// Characters of an answer that are kept for the log.
+const EXCERPT_LENGTH_MAX: usize = 256;
+/// Secrets that sign at once: one in use, and the one before it while it is rotated.
+const SECRETS_MAX: usize = 2;
 
-/// Why a report was not taken. Addresses may hold secrets, so that only the host is shown.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WebhookError {
-    /// The address is no place to report to.
-    #[error("a webhook's address begins with https://, or with http:// and a loopback host")]
-    Address,
-    /// No connection can be made at all.
-    #[error("no HTTP client can be made")]
-    Client(#[source] reqwest::Error),
-    /// No answer.
-    #[error("POST to the webhook at {host} failed")]
-    Unreachable {
-        /// Its host.
-        host: String,
-        /// What came back.
-        #[source]
-        source: reqwest::Error,
-    },
-    /// Another answer than 2xx.
-    #[error("the webhook at {host} answered {status}")]
-    Refused {
-        /// Its host.
-        host: String,
-        /// The answer.
-        status: StatusCode,
-    },
-    /// The invocation ends.
-    #[error("no time was left for the webhook at {host}")]
-    OutOfTime {
-        /// Its host.
-        host: String,
-    },
+/// What came of a try, and when the receiver wants the next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tried {
+    pub(crate) outcome: Outcome,
+    pub(crate) retry_after: Option<Duration>,
 }
 
-/// Reports ends.
+impl Tried {
+    const fn without_answer(outcome: Outcome) -> Self {
+        Self { outcome, retry_after: None }
+    }
+}
+
+/// Sends events to webhooks.
 #[derive(Debug)]
 pub(crate) struct Webhooks {
-    /// Whether reports may go to this very machine.
-    loopback_allowed: bool,
-    /// Made at the first report: it costs some milliseconds that a cold start should not pay.
+    policy: Arc<Policy>,
+    secrets: Arc<dyn SigningSecrets>,
+    /// Made at the first try: it costs some milliseconds that a cold start should not pay.
     client: OnceLock<Client>,
 }
 
 impl Webhooks {
-    pub(crate) const fn new(loopback_allowed: bool) -> Self {
-        Self { loopback_allowed, client: OnceLock::new() }
+    /// Webhooks that sign with these secrets. They reach this very machine only where that is allowed: on AWS the Lambda
+    /// runtime itself listens there.
+    #[must_use]
+    pub(crate) fn new(loopback_allowed: bool, secrets: Arc<dyn SigningSecrets>) -> Self {
+        let loopback = ["127.0.0.1", "::1", "localhost"].map(str::to_owned).to_vec();
+        let allowed_hosts = if loopback_allowed { loopback } else { Vec::new() };
+        let policy = Arc::new(Policy { allowed_hosts, refused_hosts: Vec::new() });
+        Self { policy, secrets, client: OnceLock::new() }
     }
 
-    /// Reports an event, trying again a few times, for at most `limit`.
-    pub(crate) async fn report(&self, address: &str, event: &Event, limit: Duration) -> Result<(), WebhookError> {
-        let url = checked(address, self.loopback_allowed).ok_or(WebhookError::Address)?;
-        let host = url.host_str().unwrap_or_default().to_owned();
-        let late = WebhookError::OutOfTime { host: host.clone() };
-        tokio::time::timeout(limit, self.try_all(url, &host, event)).await.unwrap_or(Err(late))
+    /// Sends an event once, under the delivery's id, for at most `limit`.
+    pub(crate) async fn send(
+        &self,
+        tenant: &TenantId,
+        address: &str,
+        id: &str,
+        event: &Event,
+        now: Timestamp,
+        limit: Duration,
+    ) -> Tried {
+        let url = match self.judged(address) {
+            Ok(url) => url,
+            Err(reason) => return Tried::without_answer(Outcome::Refused { reason }),
+        };
+        let request = match self.signed(tenant, id, event, now).await {
+            Ok(request) => request,
+            Err(error) => return Tried::without_answer(Outcome::NotSent { reason: error.to_string() }),
+        };
+        let limit = limit.min(Duration::from_secs(TRY_SECONDS_MAX));
+        tokio::time::timeout(limit, self.post(url, request)).await.unwrap_or_else(|_| {
+            let reason = format!("no answer within {} s", limit.as_secs());
+            Tried::without_answer(Outcome::NoAnswer { reason })
+        })
     }
 
-    async fn try_all(&self, url: Url, host: &str, event: &Event) -> Result<(), WebhookError> {
-        let mut waits = WAITS_MS.into_iter();
-        loop {
-            let error = match self.try_once(url.clone(), host, event).await {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            };
-            match waits.next() {
-                Some(wait) if may_pass(&error) => tokio::time::sleep(Duration::from_millis(wait)).await,
-                Some(_) | None => return Err(error),
-            }
+    /// The address, if it is one that may be reached: https to the outside, and http only to this very machine.
+    fn judged(&self, address: &str) -> Result<Url, String> {
+        let refused = |error: &AddressError| format!("the webhook's address {error}");
+        let url = self.policy.judge(address).map_err(|error| refused(&error))?;
+        let exempt = url.host_str().is_some_and(|host| self.policy.allows(host));
+        if url.scheme() == "https" || exempt {
+            Ok(url)
+        } else {
+            Err("the webhook's address does not begin with https://".to_owned())
         }
     }
 
-    async fn try_once(&self, url: Url, host: &str, event: &Event) -> Result<(), WebhookError> {
-        let unreachable =
-            |source: reqwest::Error| WebhookError::Unreachable { host: host.to_owned(), source: source.without_url() };
-        // The media type goes first: `json` sets its own only where none stands.
-        let request = self.client()?.post(url).header(CONTENT_TYPE, CLOUD_EVENT).header(USER_AGENT, AGENT).json(event);
-        let status = request.send().await.map_err(unreachable)?.status();
-        if status.is_success() { Ok(()) } else { Err(WebhookError::Refused { host: host.to_owned(), status }) }
+    /// Headers and body. Each try is signed anew, with its own time.
+    async fn signed(
+        &self,
+        tenant: &TenantId,
+        id: &str,
+        event: &Event,
+        now: Timestamp,
+    ) -> Result<(HeaderMap, Vec<u8>), SignError> {
+        let body = serde_json::to_vec(event).map_err(SignError::Event)?;
+        let seconds = i64::try_from(now.as_seconds()).unwrap_or(i64::MAX);
+        let mut signatures = Vec::new();
+        for secret in self.secrets.of(tenant).await?.iter().take(SECRETS_MAX) {
+            // What is wrong with a secret is not said by showing it.
+            let signer = Webhook::new(secret.reveal()).map_err(|_| SignError::Secret)?;
+            signatures.push(signer.sign(id, seconds, &body).map_err(|_| SignError::Secret)?);
+        }
+        let value = |text: &str| HeaderValue::from_str(text).map_err(|_| SignError::Secret);
+        let headers = HeaderMap::from_iter([
+            (CONTENT_TYPE, HeaderValue::from_static(CLOUD_EVENT)),
+            (WEBHOOK_ID, value(id)?),
+            (WEBHOOK_TIMESTAMP, value(&seconds.to_string())?),
+            (WEBHOOK_SIGNATURE, value(&signatures.join(" "))?),
+        ]);
+        Ok((headers, body))
     }
 
-    fn client(&self) -> Result<&Client, WebhookError> {
+    async fn post(&self, url: Url, (headers, body): (HeaderMap, Vec<u8>)) -> Tried {
+        let client = match self.client() {
+            Ok(client) => client,
+            Err(error) => return no_answer(error),
+        };
+        match client.post(url).headers(headers).body(body).send().await {
+            Ok(response) => answered(response).await,
+            Err(error) => no_answer(error),
+        }
+    }
+
+    fn client(&self) -> Result<&Client, reqwest::Error> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = Client::builder()
-            .timeout(Duration::from_secs(TRY_SECONDS_MAX))
-            // The caller named one place; another one would have to pass the same check.
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(WebhookError::Client)?;
+        let guard = Guard::new(Arc::clone(&self.policy), Arc::new(SystemLookup));
+        let client = longhaul_reach::client(guard).build()?;
         Ok(self.client.get_or_init(|| client))
     }
 }
 
-/// The address, if it is one that reports are sent to: https to the outside, and this very machine only where that was
-/// allowed, since the Lambda runtime itself listens there. A name that leads inside is not seen through here.
-fn checked(address: &str, loopback_allowed: bool) -> Option<Url> {
-    let url = Url::parse(address).ok()?;
-    let (loopback, inside) = match url.host()? {
-        Host::Domain(name) => (name == "localhost" || name.ends_with(".localhost"), false),
-        Host::Ipv4(address) => (
-            address.is_loopback(),
-            address.is_private() || address.is_link_local() || address.is_unspecified() || address.is_broadcast(),
-        ),
-        Host::Ipv6(address) => (
-            address.is_loopback() || address.to_ipv4_mapped().is_some(),
-            address.is_unique_local() || address.is_unicast_link_local() || address.is_unspecified(),
-        ),
-    };
-    match url.scheme() {
-        "https" if !inside && (!loopback || loopback_allowed) => Some(url),
-        "http" if loopback && loopback_allowed => Some(url),
-        _ => None,
-    }
+/// Why an event could not be signed.
+#[derive(Debug, thiserror::Error)]
+enum SignError {
+    #[error(transparent)]
+    Secrets(#[from] SecretsError),
+    #[error("a webhook secret of the tenant is none: it is `whsec_` and Base64")]
+    Secret,
+    #[error("the event cannot be written as JSON")]
+    Event(#[source] serde_json::Error),
 }
 
-/// Whether another try may be taken.
-fn may_pass(error: &WebhookError) -> bool {
-    match error {
-        WebhookError::Unreachable { .. } => true,
-        WebhookError::Refused { status, .. } => {
-            status.is_server_error() || matches!(*status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS)
-        }
-        WebhookError::Address | WebhookError::Client(_) | WebhookError::OutOfTime { .. } => false,
+/// Reads an answer. A status says everything; a body that breaks off says no less.
+async fn answered(mut response: Response) -> Tried {
+    let status = response.status();
+    let retry_after = wait_asked_for(response.headers(), SystemTime::now());
+    let body =
+        longhaul_reach::read_up_to(&mut response, ANSWER_BYTES_MAX).await.map_or_else(|_| Vec::new(), |read| read.0);
+    let excerpt = (!status.is_success() && !body.is_empty()).then(|| excerpt(&body));
+    Tried { outcome: Outcome::Answered { status: status.as_u16(), excerpt }, retry_after }
+}
+
+/// The beginning of an answer as a person may be shown it.
+fn excerpt(body: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(body).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    shortened(text.trim(), EXCERPT_LENGTH_MAX)
+}
+
+/// The wait of a `Retry-After` header (RFC 9110, 10.2.3): seconds, or a date.
+fn wait_asked_for(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
     }
+    httpdate::parse_http_date(text).ok()?.duration_since(now).ok()
+}
+
+/// A failure below HTTP. The address is left out: it may hold what is nobody's business.
+fn no_answer(error: reqwest::Error) -> Tried {
+    let error = error.without_url();
+    if let Some(inward) = longhaul_reach::inward(&error) {
+        return Tried::without_answer(Outcome::Refused {
+            reason: format!("the webhook's address is refused: {inward}"),
+        });
+    }
+    let reason = if error.is_timeout() {
+        "the receiver did not answer in time"
+    } else if error.is_connect() {
+        "no connection to the receiver"
+    } else {
+        "the connection to the receiver broke"
+    };
+    Tried::without_answer(Outcome::NoAnswer { reason: reason.to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use crate::secrets::SecretsOfSettings;
+
     use super::*;
 
     #[test]
-    fn reports_go_outside_by_https_and_to_this_machine_where_allowed() {
+    fn events_go_outside_by_https_and_to_this_machine_where_allowed() {
         // The address, and whether it is taken on AWS and in development.
         for (address, on_aws, in_development) in [
             ("https://hooks.example/longhaul?key=1", true, true),
@@ -161,10 +223,15 @@ mod tests {
             ("http://127.0.0.1:9001/2018-06-01/runtime/init/error", false, true),
             ("http://[::1]/end", false, true),
             ("http://localhost/end", false, true),
+            ("http://2130706433/end", false, true),
+            ("http://127.0.0.2/end", false, false),
             ("https://10.0.0.1/end", false, false),
             ("https://169.254.169.254/latest/meta-data", false, false),
-            ("https://[::ffff:10.0.0.1]/end", false, true),
+            ("https://[::ffff:169.254.169.254]/end", false, false),
+            ("https://[::ffff:10.0.0.1]/end", false, false),
             ("https://[fd00::1]/end", false, false),
+            ("https://printer.local/end", false, false),
+            ("https://a:b@hooks.example/end", false, false),
             ("http://hooks.example/end", false, false),
             ("http://localhost.example/end", false, false),
             ("ftp://127.0.0.1/end", false, false),
@@ -172,8 +239,27 @@ mod tests {
             ("hooks.example", false, false),
             ("", false, false),
         ] {
-            assert_eq!(checked(address, false).is_some(), on_aws, "{address} on AWS");
-            assert_eq!(checked(address, true).is_some(), in_development, "{address} in development");
+            let judged = |loopback| Webhooks::new(loopback, Arc::new(SecretsOfSettings::default())).judged(address);
+            assert_eq!(judged(false).is_ok(), on_aws, "{address} on AWS");
+            assert_eq!(judged(true).is_ok(), in_development, "{address} in development");
+        }
+    }
+
+    #[test]
+    fn a_wait_is_read_as_it_may_be_written() {
+        let now = httpdate::parse_http_date("Mon, 30 Nov 2026 01:00:00 GMT").unwrap();
+        for (text, seconds) in [
+            ("120", Some(120)),
+            (" 0 ", Some(0)),
+            ("Mon, 30 Nov 2026 01:02:00 GMT", Some(120)),
+            ("Mon, 30 Nov 2026 00:59:00 GMT", None),
+            ("-5", None),
+            ("1.5", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
+            assert_eq!(wait_asked_for(&headers, now), seconds.map(Duration::from_secs), "{text:?}");
         }
     }
 }

@@ -3,9 +3,13 @@
 //! One reading for all functions, so that a variable has one name and one meaning; a value that only some of them
 //! need is asked for by the method that needs it, and its absence names the variable.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
+use longhaul_engine::TenantId;
 use longhaul_wire::token::TokenSettings;
+
+use crate::tenants::TenantLimitsTable;
 
 /// Why the environment does not describe a working function.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,6 +102,11 @@ pub struct Config {
     /// Where AWS is.
     pub aws: Aws,
     push_endpoint: Option<String>,
+    webhook_queue_url: Option<String>,
+    /// What each tenant's webhooks are signed with.
+    pub webhook_secrets: BTreeMap<TenantId, Vec<Secret>>,
+    /// What tenants may use.
+    pub tenant_limits: TenantLimitsTable,
     /// Whether reports may go to this very machine: for development, and never on AWS.
     pub webhook_loopback: bool,
     /// Hosts beyond the public internet that tools of definitions may reach (`LONGHAUL_TOOL_HOSTS`).
@@ -127,6 +136,9 @@ impl Config {
             bucket: variables.needed("LONGHAUL_BUCKET", "the S3 bucket of large payloads")?,
             aws: variables.aws()?,
             push_endpoint: variables.optional_address("LONGHAUL_PUSH_ENDPOINT")?,
+            webhook_queue_url: variables.optional_address("LONGHAUL_WEBHOOK_QUEUE_URL")?,
+            webhook_secrets: variables.webhook_secrets()?,
+            tenant_limits: variables.tenant_limits()?,
             tokens: variables.tokens(),
             webhook_loopback: variables.optional("LONGHAUL_WEBHOOK_LOOPBACK").is_some(),
             tool_hosts: list(variables.optional("LONGHAUL_TOOL_HOSTS").as_deref()),
@@ -141,6 +153,17 @@ impl Config {
         self.push_endpoint.as_deref().ok_or(ConfigError::Missing {
             name: "LONGHAUL_PUSH_ENDPOINT",
             meaning: "the WebSocket management endpoint",
+        })
+    }
+
+    /// The queue of webhook deliveries.
+    ///
+    /// # Errors
+    /// [`ConfigError::Missing`].
+    pub fn webhook_queue_url(&self) -> Result<&str, ConfigError> {
+        self.webhook_queue_url.as_deref().ok_or(ConfigError::Missing {
+            name: "LONGHAUL_WEBHOOK_QUEUE_URL",
+            meaning: "the queue of webhook deliveries",
         })
     }
 
@@ -199,6 +222,33 @@ impl<L: Fn(&'static str) -> Option<String>> Variables<L> {
         })
     }
 
+    /// A JSON object of tenants, each with its secrets in one text, separated by spaces: the first is in use, and while it
+    /// is rotated the one before stands behind it.
+    fn webhook_secrets(&self) -> Result<BTreeMap<TenantId, Vec<Secret>>, ConfigError> {
+        const NAME: &str = "LONGHAUL_WEBHOOK_SECRETS";
+        const WANTED: &str =
+            "a JSON object of tenants and their signing secrets (`whsec_` and Base64 of 24 to 64 bytes)";
+        let invalid = || ConfigError::Invalid { name: NAME, wanted: WANTED };
+        let Some(text) = self.optional(NAME) else { return Ok(BTreeMap::new()) };
+        let tenants: BTreeMap<TenantId, String> = serde_json::from_str(&text).map_err(|_| invalid())?;
+        let mut secrets = BTreeMap::new();
+        for (tenant, texts) in tenants {
+            let of_tenant: Vec<Secret> = texts.split_whitespace().map(|text| Secret::new(text.to_owned())).collect();
+            if of_tenant.is_empty() {
+                return Err(invalid());
+            }
+            secrets.insert(tenant, of_tenant);
+        }
+        Ok(secrets)
+    }
+
+    fn tenant_limits(&self) -> Result<TenantLimitsTable, ConfigError> {
+        const NAME: &str = "LONGHAUL_TENANT_LIMITS";
+        const WANTED: &str = "a JSON object of limits, with those of single tenants under `tenants`";
+        let Some(text) = self.optional(NAME) else { return Ok(TenantLimitsTable::default()) };
+        TenantLimitsTable::parse(&text).ok_or(ConfigError::Invalid { name: NAME, wanted: WANTED })
+    }
+
     fn tokens(&self) -> Result<TokenSettings, ConfigError> {
         Ok(TokenSettings {
             jwks_url: self.address("LONGHAUL_JWKS_URL", "the issuer's published keys")?,
@@ -212,9 +262,12 @@ impl<L: Fn(&'static str) -> Option<String>> Variables<L> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic: that is how it fails")]
-
-    use std::collections::BTreeMap;
+    #![allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        reason = "a test may panic: that is how it fails"
+    )]
 
     use super::*;
 
@@ -257,6 +310,19 @@ mod tests {
     fn secrets_do_not_show() {
         let shown = format!("{:?}", read(&[]).unwrap());
         assert!(!shown.contains("sesame"), "{shown}");
+    }
+
+    #[test]
+    fn webhook_secrets_are_read_by_tenant_and_never_shown() {
+        let text = r#"{"acme": "whsec_bmV3 whsec_b2xk", "other": "whsec_c2VzYW1l"}"#;
+        let config = read(&[("LONGHAUL_WEBHOOK_SECRETS", text)]).unwrap();
+        let acme: Vec<&str> = config.webhook_secrets[&"acme".parse().unwrap()].iter().map(Secret::reveal).collect();
+        assert_eq!(acme, ["whsec_bmV3", "whsec_b2xk"]);
+        assert!(!format!("{config:?}").contains("whsec_"));
+        for wrong in ["whsec_bmV3", "[]", r#"{"acme": ""}"#, r#"{"": "whsec_bmV3"}"#, r#"{"acme": ["whsec_bmV3"]}"#] {
+            let error = read(&[("LONGHAUL_WEBHOOK_SECRETS", wrong)]).unwrap_err();
+            assert!(!error.to_string().contains("bmV3"), "{error}");
+        }
     }
 
     #[test]

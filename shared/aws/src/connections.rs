@@ -15,6 +15,8 @@ use crate::dynamo::{
     job_partition, key, number, subscription_sort, text, time, unavailable,
 };
 
+use crate::tenants::{tenant_connection_item, tenant_connection_key};
+
 /// How long a connection can last (API Gateway's bound), and some minutes.
 const CONNECTION_KEPT_SECONDS: u64 = 2 * 3_600 + 600;
 
@@ -58,8 +60,14 @@ impl AwsStore {
     /// # Errors
     /// Store errors.
     pub async fn put_connection(&self, connection: &Connection) -> Result<(), StoreError> {
-        let put = self.dynamodb().put_item().table_name(self.table()).set_item(Some(connection_item(connection)));
-        Box::pin(put.send()).await.map(|_| ()).map_err(|error| unavailable("storing a connection", error))
+        let counted = tenant_connection_item(&connection.tenant, &connection.id, connection.expires());
+        // The one by which it is counted goes last: without it a connection is not counted, and the other way round
+        // something would be counted that nobody finds to remove it.
+        for item in [connection_item(connection), counted] {
+            let put = self.dynamodb().put_item().table_name(self.table()).set_item(Some(item));
+            Box::pin(put.send()).await.map_err(|error| unavailable("storing a connection", error))?;
+        }
+        Ok(())
     }
 
     /// Reads a connection; none when it is closed or unknown.
@@ -120,6 +128,9 @@ impl AwsStore {
             let reader = Reader::unversioned(&item, "a subscription");
             let job = reader.text(SK)?.strip_prefix(SUBSCRIPTION_PREFIX).unwrap_or_default();
             keys.extend(subscription_keys(id, job));
+        }
+        if let Some(connection) = self.connection(id).await? {
+            keys.push(tenant_connection_key(&connection.tenant, id));
         }
         // Its own item goes last: while it stands, what is left can still be found.
         keys.push(key(connection_partition(id), CONNECTION));

@@ -10,11 +10,13 @@ pub mod config;
 pub mod connections;
 mod connector;
 pub mod counts;
+pub mod deliveries;
 pub mod dynamo;
 pub mod metrics;
 pub mod push;
 pub mod sqs;
 pub mod telemetry;
+pub mod tenants;
 
 pub use clients::Clients;
 pub use config::{Config, ConfigError};

@@ -300,9 +300,12 @@ pub struct Order {
     /// What the job may use.
     #[serde(default)]
     pub budget: Budget,
-    /// Where to report its end.
+    /// Where its events are reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook: Option<String>,
+    /// The types of events that are reported there; none: the job's end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub webhook_events: Vec<String>,
     /// The caller's own marks, for lists.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -335,6 +338,7 @@ impl Order {
             && self.input == other.input
             && self.budget == other.budget
             && self.webhook == other.webhook
+            && self.webhook_events == other.webhook_events
             && self.labels == other.labels
             && self.origin == other.origin
             && self.overrides == other.overrides

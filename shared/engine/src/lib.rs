@@ -5,9 +5,11 @@
 //! reads a clock or draws a random number; the time is an argument. So the same functions run in the worker, in the
 //! simulator under virtual time and in the model checker.
 
+pub mod admission;
 pub mod append;
 pub mod budget;
 pub mod claim;
+pub mod delivery;
 pub mod entry;
 pub mod failure;
 pub mod fork;
@@ -21,6 +23,7 @@ pub mod time;
 pub mod wait;
 pub mod walk;
 
+pub use delivery::{Delivery, DeliveryState};
 pub use entry::{Batch, Entry, StepKind};
 pub use failure::{ErrorClass, Failure};
 pub use ids::{AgentRef, Epoch, JobId, Nonce, Seq, SessionId, SignalKey, StepKey, TenantId};

@@ -122,6 +122,43 @@ pub const JOB_KEPT_DAYS_MAX: u32 = 3_660;
 /// The usual time in seconds.
 pub const JOB_KEPT_SECONDS: u64 = 30 * 24 * 3_600;
 
+/// Waits between the tries of a webhook delivery: seconds for a hiccup, a day and a bit for a receiver that is down over
+/// a night and mended in the morning.
+pub const DELIVERY_WAITS_SECONDS: [u64; 8] = [5, 60, 300, 1_800, 7_200, 18_000, 36_000, 36_000];
+/// The longest `Retry-After` of a receiver that is obeyed.
+pub const DELIVERY_RETRY_AFTER_MAX_SECONDS: u64 = 24 * 3_600;
+/// How long a try keeps others from trying: longer than an invocation of the function that tries.
+pub const DELIVERY_TRY_LEASE_SECONDS: u64 = 60;
+/// Tries that a delivery's log keeps: all of one round, and a few of an earlier one.
+pub const DELIVERY_TRIES_KEPT: usize = 12;
+/// How long a delivery and its log are kept: as long as a job after its end.
+pub const DELIVERY_KEPT_SECONDS: u64 = JOB_KEPT_SECONDS;
+/// Types of events that one submission may choose: all that there are, and room for those to come.
+pub const WEBHOOK_EVENTS_MAX: usize = 32;
+
+/// Jobs of one tenant that have not ended, where its deployment says nothing else: a runaway loop of submissions ends
+/// here, and no honest batch comes near.
+pub const TENANT_JOBS_OPEN_DEFAULT: u64 = 10_000;
+/// Submissions a second of one tenant: half of what the API takes from all together.
+pub const TENANT_SUBMISSIONS_PER_SECOND_DEFAULT: u32 = 100;
+/// Submissions of one tenant that may come at once: a batch of a thousand is ordinary.
+pub const TENANT_SUBMISSIONS_BURST_DEFAULT: u32 = 1_000;
+/// WebSocket connections of one tenant at a time.
+pub const TENANT_CONNECTIONS_DEFAULT: u64 = 2_000;
+/// Submissions that a process admits between two looks into a tenant's book, at most: what it may be wrong by.
+pub const TENANT_BLOCK_MAX: u64 = 25;
+/// How long a process goes by what it knows of a tenant's use while the limits are far.
+pub const TENANT_USE_KNOWN_MS: u64 = 5_000;
+/// How old what is known may be for a refusal: jobs end at any time.
+pub const TENANT_USE_FRESH_MS: u64 = 1_000;
+/// How long a count of open jobs holds: the sweeper counts each minute and may miss one.
+pub const TENANT_COUNT_HOLDS_MS: u64 = 3 * 60_000;
+/// When to come again while too many jobs are open: nobody knows when one ends, and asking sooner does not help.
+pub const TENANT_JOBS_OPEN_RETRY_SECONDS: u64 = 10;
+/// Jobs that one sweep counts at most, some seconds of reading. Where more are open, counts of open jobs are left as they
+/// are and every tenant is bound by its rate alone.
+pub const SWEEP_COUNT_MAX: usize = 200_000;
+
 /// Version of the protocol that this program knows. What a newer one wrote it leaves alone. Version 2 knows forks and
 /// imported jobs, which an older worker would drive as if they had just been submitted.
 pub const PROTOCOL_VERSION: u32 = 2;

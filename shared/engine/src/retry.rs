@@ -79,15 +79,15 @@ pub fn after_failure(
         None => distance,
     };
     // Up to a fifth more, so that jobs that failed together do not come back together.
-    let jitter = wait / 5 * spread(job, step, attempt) / 1_000;
+    let bytes = job.as_uuid().into_bytes().into_iter().chain(step.as_str().bytes()).chain(attempt.to_le_bytes());
+    let jitter = wait / 5 * spread(bytes) / 1_000;
     AfterFailure::Retry { at: now.plus(Duration::from_millis(wait.saturating_add(jitter))) }
 }
 
-/// A number from 0 to 999 that differs between jobs, steps and attempts but is the same at every look.
+/// A number from 0 to 999 that differs where the bytes do (job, step and attempt) but is the same at every look.
 /// FNV-1a (Fowler, Noll, Vo), which is enough to spread and needs no state.
-fn spread(job: JobId, step: &StepKey, attempt: u32) -> u64 {
+pub(crate) fn spread(bytes: impl IntoIterator<Item = u8>) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
-    let bytes = job.as_uuid().into_bytes().into_iter().chain(step.as_str().bytes()).chain(attempt.to_le_bytes());
-    bytes.fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME)) % 1_000
+    bytes.into_iter().fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME)) % 1_000
 }

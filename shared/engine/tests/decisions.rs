@@ -40,6 +40,7 @@ fn job(state: JobState, due: Option<Timestamp>) -> Job {
         input: json!({"topic": "queues"}),
         budget: Budget::default(),
         webhook: None,
+        webhook_events: Vec::new(),
         labels: BTreeMap::new(),
         parent: None,
         origin: Default::default(),

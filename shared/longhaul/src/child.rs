@@ -138,6 +138,7 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for ChildJob<'a, T> {
                     input,
                     budget,
                     webhook: None,
+                    webhook_events: Vec::new(),
                     parent: Some(Parent { job: shared.order.id, step: id.key.clone(), depth }),
                     origin: shared.order.origin.of_child(),
                     submitted_at: shared.clock.now(),

@@ -89,6 +89,7 @@ impl Workshop {
             input,
             budget: longhaul::engine::budget::Budget::default(),
             webhook: None,
+            webhook_events: Vec::new(),
             labels: std::collections::BTreeMap::new(),
             parent: None,
             origin: Default::default(),

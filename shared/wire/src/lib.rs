@@ -5,6 +5,7 @@
 //! check tokens and write problems through it.
 
 pub mod agents;
+pub mod deliveries;
 pub mod events;
 pub mod export;
 pub mod jobs;

@@ -27,6 +27,10 @@ pub const JOBS_PAGE_MAX: usize = 200;
 pub const DEAD_LETTERS_PAGE_DEFAULT: usize = 20;
 /// Dead letters of a list at most.
 pub const DEAD_LETTERS_PAGE_MAX: usize = 50;
+/// Webhook deliveries of a list when the caller names no number.
+pub const DELIVERIES_PAGE_DEFAULT: usize = 50;
+/// Webhook deliveries of a list at most: each with the tries that are kept has 10 KB or so.
+pub const DELIVERIES_PAGE_MAX: usize = 100;
 /// Bytes of a result, as JSON, that an answer carries. A Lambda answer has 6 MB, and the job's input of up to 1 MiB
 /// stands beside it.
 pub const RESULT_BYTES_MAX: usize = 4 * 1024 * 1024;

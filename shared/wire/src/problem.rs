@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use longhaul_engine::admission::Limit;
 use longhaul_engine::job::Status;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -147,6 +148,20 @@ pub enum Problem {
         /// Their names.
         effects: Vec<String>,
     },
+    /// No such delivery of this job.
+    NoSuchDelivery {
+        /// What was asked for.
+        delivery: String,
+    },
+    /// The tenant uses as much as it may.
+    LimitReached {
+        /// Which limit.
+        limit: Limit,
+        /// Its value.
+        value: u64,
+        /// When to try again.
+        retry_after: Duration,
+    },
     /// The service cannot answer now.
     Unavailable {
         /// When to try again.
@@ -181,12 +196,16 @@ impl Problem {
             | Self::UnknownAgent { .. } => 400,
             Self::NotAuthenticated => 401,
             Self::NotAllowed { .. } => 403,
-            Self::UnknownRoute { .. } | Self::NoSuchJob { .. } | Self::NoSuchAgent { .. } => 404,
+            Self::UnknownRoute { .. }
+            | Self::NoSuchJob { .. }
+            | Self::NoSuchAgent { .. }
+            | Self::NoSuchDelivery { .. } => 404,
             Self::MethodNotAllowed { .. } => 405,
             Self::JobEnded { .. } | Self::JobFull | Self::NotReplayable { .. } | Self::RepeatsEffects { .. } => 409,
             Self::BodyTooLarge { .. } => 413,
             Self::UnsupportedMediaType => 415,
             Self::KeyReused => 422,
+            Self::LimitReached { .. } => 429,
             Self::Internal => 500,
             Self::Unavailable { .. } => 503,
         }
@@ -215,6 +234,8 @@ impl Problem {
             Self::JobFull => "job-full",
             Self::NotReplayable { .. } => "not-replayable",
             Self::RepeatsEffects { .. } => "repeats-effects",
+            Self::NoSuchDelivery { .. } => "no-such-delivery",
+            Self::LimitReached { .. } => "limit-reached",
             Self::Unavailable { .. } => "unavailable",
             Self::Internal => "internal",
         }
@@ -243,6 +264,8 @@ impl Problem {
             Self::JobFull => "The job can take in nothing more",
             Self::NotReplayable { .. } => "The job cannot be replayed",
             Self::RepeatsEffects { .. } => "The fork would do again what may happen once at most",
+            Self::NoSuchDelivery { .. } => "There is no such delivery",
+            Self::LimitReached { .. } => "The tenant uses as much as it may",
             Self::Unavailable { .. } => "The service cannot answer now",
             Self::Internal => "The service has a fault",
         }
@@ -312,6 +335,10 @@ impl Problem {
                 "{} Only a job that FAILED or was CANCELLED can be replayed.",
                 stands(*status, "The job is not in a state to be replayed.")
             ),
+            Self::NoSuchDelivery { delivery } => {
+                format!("The job has no delivery `{}`, or none any more; GET …/deliveries lists them.", echo(delivery))
+            }
+            Self::LimitReached { limit, value, retry_after } => limit_detail(*limit, *value, *retry_after),
             Self::Unavailable { retry_after } => format!(
                 "A service that this one stands on did not answer. Whether the request took effect is not known; \
                  send it again in {} s, with the same Idempotency-Key.",
@@ -328,6 +355,8 @@ impl Problem {
     pub const fn retry_after_seconds(&self) -> Option<u64> {
         match self {
             Self::Unavailable { retry_after } => Some(retry_after.as_secs()),
+            // Whole seconds, and never too early.
+            Self::LimitReached { retry_after, .. } => Some(whole_seconds(*retry_after)),
             _ => None,
         }
     }
@@ -353,6 +382,7 @@ impl Problem {
             Self::InvalidDefinition { faults } => json!({ "faults": faults }),
             Self::UnknownAgent { known, .. } => json!({ "known": known }),
             Self::BodyTooLarge { bytes_max } => json!({ "bytes_max": bytes_max }),
+            Self::LimitReached { limit, value, .. } => json!({ "limit": limit.as_str(), "value": value }),
             Self::JobEnded { status: Some(status) } | Self::NotReplayable { status: Some(status) } => {
                 json!({ "job_status": status })
             }
@@ -361,6 +391,7 @@ impl Problem {
             | Self::MethodNotAllowed { .. }
             | Self::NoSuchJob { .. }
             | Self::NoSuchAgent { .. }
+            | Self::NoSuchDelivery { .. }
             | Self::InvalidField { .. }
             | Self::UnsupportedMediaType
             | Self::KeyReused
@@ -391,6 +422,30 @@ impl Problem {
             field: self.pointer(),
             extras: self.extras(),
         }
+    }
+}
+
+/// A wait in whole seconds, rounded up.
+const fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs().saturating_add((wait.subsec_nanos() > 0) as u64)
+}
+
+/// What is said of a tenant's limit.
+fn limit_detail(limit: Limit, value: u64, retry_after: Duration) -> String {
+    let wait = whole_seconds(retry_after);
+    match limit {
+        Limit::JobsOpen => format!(
+            "`jobs_open`: the tenant may have {value} jobs that have not ended. Wait until some have, or cancel those that \
+             nobody needs, and send the request again in {wait} s."
+        ),
+        Limit::SubmissionsPerSecond => format!(
+            "`submissions_per_second`: the tenant may submit {value} jobs a second over time. Send the request again in \
+             {wait} s, with the same Idempotency-Key, and spread submissions out."
+        ),
+        Limit::Connections => format!(
+            "`connections`: the tenant may have {value} WebSocket connections at a time. Close some, watch several jobs \
+             over one, and connect again in {wait} s."
+        ),
     }
 }
 
@@ -425,7 +480,8 @@ pub struct ProblemBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "/input/topic")]
     pub field: Option<String>,
-    /// What this kind says besides: `violations`, `known`, `line` and `column`, `parameter`, `scope`, `job_status`.
+    /// What this kind says besides: `violations`, `known`, `line` and `column`, `parameter`, `scope`, `job_status`,
+    /// `limit` and `value`.
     #[serde(flatten)]
     #[schema(value_type = std::collections::BTreeMap<String, Value>, additional_properties)]
     pub extras: Map<String, Value>,

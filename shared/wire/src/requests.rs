@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 
 use longhaul_engine::entry::Edit;
 use longhaul_engine::ids::{IdError, SignalKey, SignalName};
-use longhaul_engine::limits::{BODY_BYTES_MAX, IDEMPOTENCY_KEY_LENGTH_MAX, LABEL_LENGTH_MAX, LABELS_MAX};
+use longhaul_engine::limits::{
+    BODY_BYTES_MAX, IDEMPOTENCY_KEY_LENGTH_MAX, LABEL_LENGTH_MAX, LABELS_MAX, WEBHOOK_EVENTS_MAX,
+};
 use longhaul_engine::{Seq, budget};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::events::EventType;
 use crate::problem::Problem;
 use crate::text::shortened;
-use crate::{limits, names};
+use crate::{limits, names, schemas};
 
 /// The most that a job may use; a part that is not named is bounded by the service or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -83,10 +86,14 @@ pub struct SubmitRequest {
     /// What the job may use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// Where to report the job's end (POST of its last event).
+    /// Where to report events of the job: each is a signed POST of a CloudEvent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 2048, example = "https://example.com/hooks/jobs")]
     pub webhook: Option<String>,
+    /// The types of events that are reported; without them the job's end alone is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(schema_with = schemas::event_types)]
+    pub webhook_events: Vec<EventType>,
     /// The caller's own marks, for lists: at most 16, names and values of at most 128 characters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -107,6 +114,12 @@ impl SubmitRequest {
         }
         if let Some(webhook) = &self.webhook {
             check_webhook(webhook)?;
+        }
+        if self.webhook.is_none() && !self.webhook_events.is_empty() {
+            return Err(Problem::field("/webhook_events", "needs a `webhook` to report to"));
+        }
+        if self.webhook_events.len() > WEBHOOK_EVENTS_MAX {
+            return Err(Problem::field("/webhook_events", format!("must have at most {WEBHOOK_EVENTS_MAX} types")));
         }
         check_labels(&self.labels)
     }

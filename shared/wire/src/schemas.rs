@@ -2,7 +2,7 @@
 
 use longhaul_engine::job::Status;
 use utoipa::openapi::KnownFormat;
-use utoipa::openapi::schema::{ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
 
 use crate::events::EventType;
 
@@ -25,8 +25,18 @@ pub(crate) fn time() -> Schema {
 
 /// What an event is about.
 pub(crate) fn event_type() -> Schema {
-    text()
-        .enum_values(Some(EventType::ALL.iter().map(|kind| kind.as_str())))
-        .description(Some("What happened; readers skip types that they do not know."))
+    known_event_type().description(Some("What happened; readers skip types that they do not know.")).into()
+}
+
+fn known_event_type() -> ObjectBuilder {
+    text().enum_values(Some(EventType::ALL.iter().map(|kind| kind.as_str())))
+}
+
+/// Types of events that a webhook wants.
+pub(crate) fn event_types() -> Schema {
+    ArrayBuilder::new()
+        .items(known_event_type())
+        .max_items(Some(longhaul_engine::limits::WEBHOOK_EVENTS_MAX))
+        .description(Some("The types of events that are reported; without them the job's end alone is."))
         .into()
 }

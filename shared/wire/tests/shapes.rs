@@ -131,6 +131,7 @@ fn job(state: JobState) -> Job {
         input: json!({ "topic": "how queues make agents reliable" }),
         budget: Budget { tokens: Some(200_000), wall_seconds: Some(3_600), ..Budget::default() },
         webhook: Some("https://example.com/hook".into()),
+        webhook_events: Vec::new(),
         labels: BTreeMap::from([("team".into(), "search".into())]),
         parent: Some(Parent { job: JobId::from_uuid(Uuid::from_u128(1)), step: StepKey::at("", 2), depth: 1 }),
         origin: Default::default(),

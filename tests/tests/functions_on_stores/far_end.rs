@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::extract::{Path, Request, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Router, body};
@@ -17,6 +17,10 @@ use longhaul_websocket::WebSocket;
 use serde_json::{Value, json};
 
 use crate::ground::{Ground, deadline_in, deaf_endpoint, now};
+
+/// What webhooks of the tenant `acme` are signed with; those of `rotating` by the next one, too.
+pub(crate) const SECRET: &str = "whsec_dGhlIHNlY3JldCBvZiBhY21lIGluIHRoZSB0ZXN0cw==";
+pub(crate) const SECRET_NEXT: &str = "whsec_dGhlIG5leHQgc2VjcmV0IGluIHRoZSB0ZXN0cyBoZXJl";
 
 /// What the gateway answers to posts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,14 +40,17 @@ pub(crate) struct Call {
     pub(crate) to: String,
     pub(crate) content_type: String,
     pub(crate) body: Value,
+    pub(crate) headers: HeaderMap,
+    /// The body as it came.
+    pub(crate) bytes: Vec<u8>,
 }
 
 #[derive(Default)]
 struct Seen {
     calls: Vec<Call>,
     moods: BTreeMap<String, Mood>,
-    /// What the webhook answers, one after the other, and then 204.
-    webhook: Vec<u16>,
+    /// What the webhook answers, one after the other, and then 204: a status, and seconds of `Retry-After`.
+    webhook: Vec<(u16, Option<u64>)>,
 }
 
 /// The servers of one test, and the function that calls them.
@@ -88,7 +95,17 @@ impl FarEnd {
     }
 
     pub(crate) fn webhook_answers(&self, answers: &[u16]) {
+        self.webhook_asks(&answers.iter().map(|status| (*status, None)).collect::<Vec<_>>());
+    }
+
+    /// As [`FarEnd::webhook_answers`], with what each answer asks the sender to wait.
+    pub(crate) fn webhook_asks(&self, answers: &[(u16, Option<u64>)]) {
         self.seen.lock().unwrap().webhook = answers.to_vec();
+    }
+
+    /// The same function with some variables changed.
+    pub(crate) async fn function_with(&self, changes: &[(&'static str, String)]) -> WebSocket {
+        function(&self.ground, &self.base, changes).await
     }
 
     /// Takes what has come in for one connection or webhook.
@@ -162,6 +179,10 @@ async fn function(ground: &Ground, base: &str, changes: &[(&'static str, String)
     let mut environment = vec![
         ("LONGHAUL_PUSH_ENDPOINT", format!("{base}/live")),
         ("LONGHAUL_WEBHOOK_LOOPBACK", "1".to_owned()),
+        (
+            "LONGHAUL_WEBHOOK_SECRETS",
+            json!({ "acme": SECRET, "rotating": format!("{SECRET_NEXT} {SECRET}") }).to_string(),
+        ),
         ("LONGHAUL_JWKS_URL", format!("{base}/.well-known/jwks.json")),
         ("LONGHAUL_JWT_ISSUER", ISSUER.to_owned()),
         ("LONGHAUL_JWT_AUDIENCE", AUDIENCE.to_owned()),
@@ -205,17 +226,25 @@ async fn take_post(State(seen): State<Arc<Mutex<Seen>>>, Path(connection): Path<
     StatusCode::OK.into_response()
 }
 
-async fn take_report(State(seen): State<Arc<Mutex<Seen>>>, Path(name): Path<String>, request: Request) -> StatusCode {
+async fn take_report(State(seen): State<Arc<Mutex<Seen>>>, Path(name): Path<String>, request: Request) -> Response {
     let call = read(name, request).await;
     let mut seen = seen.lock().unwrap();
     seen.calls.push(call);
-    let status = if seen.webhook.is_empty() { 204 } else { seen.webhook.remove(0) };
-    StatusCode::from_u16(status).unwrap()
+    let (status, wait) = if seen.webhook.is_empty() { (204, None) } else { seen.webhook.remove(0) };
+    // Where a redirect leads, and more text than anybody wants to keep.
+    let body = if status == 204 { String::new() } else { format!("status {status}\u{7} {}", "x".repeat(100_000)) };
+    let mut response =
+        (StatusCode::from_u16(status).unwrap(), [("location", "/hooks/elsewhere")], body).into_response();
+    if let Some(seconds) = wait {
+        response.headers_mut().insert("retry-after", seconds.into());
+    }
+    response
 }
 
 async fn read(to: String, request: Request) -> Call {
     let types = request.headers().get_all("content-type").iter();
     let content_type = types.map(|value| value.to_str().unwrap()).collect::<Vec<_>>().join(" and ");
-    let body = body::to_bytes(request.into_body(), usize::MAX).await.unwrap();
-    Call { to, content_type, body: serde_json::from_slice(&body).unwrap() }
+    let headers = request.headers().clone();
+    let bytes = body::to_bytes(request.into_body(), usize::MAX).await.unwrap().to_vec();
+    Call { to, content_type, body: serde_json::from_slice(&bytes).unwrap(), headers, bytes }
 }

@@ -134,6 +134,7 @@ pub(crate) fn order(tenant: &str, agent: &str, input: Value) -> Order {
         input,
         budget: Default::default(),
         webhook: None,
+        webhook_events: Vec::new(),
         labels: BTreeMap::new(),
         parent: None,
         origin: Default::default(),

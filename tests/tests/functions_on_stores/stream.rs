@@ -14,16 +14,16 @@ use crate::ground::{PATIENCE, deadline_in, order};
 use crate::watchers::{append, positions, shown};
 
 /// The stream of a table, handed over in batches of any size.
-struct Stream(StreamReader);
+pub(crate) struct Stream(StreamReader);
 
 impl Stream {
-    fn of(far: &FarEnd) -> Self {
+    pub(crate) fn of(far: &FarEnd) -> Self {
         Self(far.ground.stores.dynamodb.stream_reader("test").unwrap())
     }
 
     /// All records that have come by now, as the event by which Lambda hands them over: unfiltered, so that the
     /// function meets jobs, sessions and subscriptions among them.
-    async fn event(&mut self) -> Value {
+    pub(crate) async fn event(&mut self) -> Value {
         let mut records = Vec::new();
         let mut wait = PATIENCE;
         loop {
@@ -37,7 +37,7 @@ impl Stream {
     }
 }
 
-fn nothing_again() -> Value {
+pub(crate) fn nothing_again() -> Value {
     json!({ "batchItemFailures": [] })
 }
 
@@ -247,22 +247,5 @@ async fn an_event_of_neither_side_is_an_error() {
     for event in [json!({ "Records": [{ "body": "of a queue" }] }), json!({ "requestContext": 7 })] {
         let error = far.function.handle(event, deadline).await.unwrap_err();
         assert!(matches!(error, EventError::Malformed { .. }), "{error}");
-    }
-}
-
-/// Reports of ends.
-pub(crate) mod ends {
-    use super::{FarEnd, Stream, Value, append, json, nothing_again, order, shown};
-    use longhaul::engine::Entry;
-
-    /// Ends a job that names this address, and hands the stream over.
-    pub(crate) async fn end_a_job(far: &FarEnd, address: &str) -> String {
-        let mut stream = Stream::of(far);
-        let mut asked = order("acme", "ten", Value::Null);
-        asked.webhook = Some(address.to_owned());
-        let job = far.ground.submit(asked).await;
-        append(&far.ground, &job, 1, vec![shown(1), Entry::Completed { output: json!({ "answer": 42 }) }]).await;
-        assert_eq!(far.invoke(stream.event().await).await, nothing_again());
-        job.job.to_string()
     }
 }

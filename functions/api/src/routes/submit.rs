@@ -12,7 +12,7 @@ use longhaul::store::{JobRef, Store};
 use longhaul_wire::jobs::path_of;
 use longhaul_wire::problem::ProblemBody;
 use longhaul_wire::requests::{SubmitRequest, idempotency_key, parse, traceparent};
-use longhaul_wire::{Caller, JobView, Scope};
+use longhaul_wire::{Caller, JobView, Problem, Scope};
 use uuid::Uuid;
 
 use super::events::{Invocation, deadline};
@@ -39,6 +39,8 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
     responses(
         (status = 200, description = "The job has ended.", body = JobView),
         (status = 202, description = "The job is accepted; `Location` is its address.", body = JobView),
+        (status = 429, description = "The tenant uses as much as it may; `Retry-After` says when to come again, `limit` and \
+            `value` which limit it is.", body = ProblemBody, content_type = "application/problem+json"),
         (status = "default", description = "A problem.", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
@@ -50,11 +52,16 @@ pub(super) async fn submit(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Refused> {
     called.0.require(Scope::Write)?;
+    let tenant = &called.0.tenant;
+    let bytes_max = service.store().config().tenant_limits.of(tenant).body_bytes;
+    if body.len() > bytes_max {
+        return Err(Refused(Problem::BodyTooLarge { bytes_max }));
+    }
     let request: SubmitRequest = parse(&body)?;
     request.check()?;
     let order = order(&service, &called.0, &headers, &request).await?;
     let job = called.job(order.id);
-    let accepted = accept(service.store(), order, !request.agent.contains('@')).await?;
+    let accepted = admit(&service, &job, order, !request.agent.contains('@')).await?;
     let wait = preferred_wait(&headers);
     let (view, ended) = watch(service.store(), &job, accepted, wait, invocation.0.as_ref()).await?;
     let status = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
@@ -87,6 +94,7 @@ async fn order(
         input: request.input.clone(),
         budget: request.budget.unwrap_or_default().into(),
         webhook: request.webhook.clone(),
+        webhook_events: request.webhook_events.iter().map(|kind| kind.as_str().to_owned()).collect(),
         labels: request.labels.clone(),
         origin: Default::default(),
         overrides: Default::default(),
@@ -95,6 +103,22 @@ async fn order(
         submitted_at: now(),
         submitted_by: caller.subject.clone(),
     })
+}
+
+/// Stores the order of a tenant that may submit. Its book is written beside: nothing waits for it.
+async fn admit(service: &Service, job: &JobRef, order: Order, any_version: bool) -> Result<Accepted, Refused> {
+    let store = service.store();
+    match service.admission().admit(store, &job.tenant, now()).await {
+        Ok(admitted) => {
+            let (accepted, ()) = futures::join!(accept(store, order, any_version), admitted.write(store, now()));
+            accepted
+        }
+        Err(problem) => match store.job(job).await? {
+            // A request that is sent again finds its job, however much its tenant uses.
+            Some(_) => accept(store, order, any_version).await,
+            None => Err(Refused(problem)),
+        },
+    }
 }
 
 /// Stores the order. One that named no version and meets its first submission, made before a newer version of the

@@ -31,6 +31,13 @@ use tower::ServiceExt;
 pub(crate) const ISSUER: &str = "https://id.example.test/";
 pub(crate) const AUDIENCE: &str = "api://runner";
 
+/// Limits of tenants who test them; all others have the usual ones.
+const LIMITS: &str = r#"{"tenants": {
+    "few-open": {"jobs_open": 3},
+    "slow": {"submissions_per_second": 1, "submissions_burst": 2},
+    "small": {"body_bytes": 300}
+}}"#;
+
 /// What came back.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -102,6 +109,8 @@ impl World {
                 "LONGHAUL_TABLE" => "longhaul".to_owned(),
                 "LONGHAUL_QUEUE_URL" => format!("{front}/1/longhaul-jobs"),
                 "LONGHAUL_DEAD_LETTER_QUEUE_URL" => format!("{front}/1/longhaul-dead-letters"),
+                "LONGHAUL_WEBHOOK_QUEUE_URL" => format!("{front}/1/longhaul-webhooks"),
+                "LONGHAUL_TENANT_LIMITS" => LIMITS.to_owned(),
                 "LONGHAUL_BUCKET" => "payloads".to_owned(),
                 "AWS_REGION" => "eu-west-1".to_owned(),
                 "AWS_ACCESS_KEY_ID" => "test".to_owned(),

@@ -151,8 +151,14 @@ async fn submit_and_watch(
     output: Output,
 ) -> Result<ExitCode, CliError> {
     let connected = place.connect().await?;
-    let request =
-        SubmitRequest { agent: agent.to_owned(), input, budget: None, webhook: None, labels: Default::default() };
+    let request = SubmitRequest {
+        agent: agent.to_owned(),
+        input,
+        budget: None,
+        webhook: None,
+        webhook_events: Vec::new(),
+        labels: Default::default(),
+    };
     let done = match connected.client.submit(&request, key).await {
         Ok(job) if detach => detached(&connected, &job, output),
         Ok(job) => {

@@ -44,6 +44,9 @@ const API_CONCURRENCY: usize = 32;
 const WEBSOCKET_CONCURRENCY: usize = 8;
 /// The functions, each of which signs with a key of its own, as each has a role of its own on AWS.
 const FUNCTIONS: [&str; 4] = ["api", "worker", "websocket", "sweeper"];
+/// Batches of webhook deliveries that are made at once. A receiver that hangs holds a process of the websocket function
+/// for some seconds, so not all of them.
+const WEBHOOK_BATCHES_AT_ONCE: usize = 4;
 /// How long a call waits for a free process before it is answered 429.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often the sweeper runs: each minute as on AWS, or soon, for the person who watches.
@@ -209,6 +212,7 @@ impl Stack {
 
         // Whoever held a message or a lease died with the last stack.
         stores.sqs.sqs.release_in_flight(&stores.sqs.jobs).await?;
+        stores.sqs.sqs.release_in_flight(&stores.sqs.webhooks).await?;
         if !options.lifelike {
             store.end_all_sessions().await?;
             tokio::spawn(end_sessions_of_the_dead(functions.clone(), store));
@@ -316,6 +320,7 @@ fn environment(
             ("LONGHAUL_TABLE", stores.dynamodb.table().to_owned()),
             ("LONGHAUL_QUEUE_URL", sqs.sqs.queue_url(&sqs.jobs)),
             ("LONGHAUL_DEAD_LETTER_QUEUE_URL", sqs.sqs.queue_url(&sqs.dead_letters)),
+            ("LONGHAUL_WEBHOOK_QUEUE_URL", sqs.sqs.queue_url(&sqs.webhooks)),
             ("LONGHAUL_BUCKET", stores.s3.bucket.clone()),
             ("LONGHAUL_PUSH_ENDPOINT", format!("http://127.0.0.1:{}/{STAGE}", ports.websocket)),
             ("LONGHAUL_JWKS_URL", format!("http://127.0.0.1:{}/.well-known/jwks.json", ports.api)),
@@ -407,6 +412,12 @@ fn start_mappings(options: &StackOptions, stores: &Stores, four: &Four) -> Resul
         report_batch_item_failures: true,
         redelivery: if options.lifelike { Redelivery::Lifelike } else { Redelivery::Prompt },
     };
+    let webhooks = QueueMapping {
+        queue: stores.sqs.webhooks.clone(),
+        function: four.websocket.clone(),
+        max_concurrency: WEBHOOK_BATCHES_AT_ONCE,
+        ..queue.clone()
+    };
     let stream =
         StreamMapping::new(stores.dynamodb.stream_reader("websocket")?, four.websocket.clone(), STREAM_BATCH_SIZE);
     let sweep = ScheduleMapping {
@@ -415,7 +426,7 @@ fn start_mappings(options: &StackOptions, stores: &Stores, four: &Four) -> Resul
         first_after: Duration::from_millis(500),
         function: four.sweeper.clone(),
     };
-    Ok(vec![queue.start()?, stream.start()?, sweep.start()])
+    Ok(vec![queue.start()?, webhooks.start()?, stream.start()?, sweep.start()])
 }
 
 /// Marks the session of a worker that died as ended, so that its jobs are free at once. On AWS nobody sees a death,

@@ -37,6 +37,10 @@ const CONTINUATION_RECEIVES_MAX: u32 = 10;
 /// Dead letters wait for a person as long as SQS allows: fourteen days.
 const DEAD_LETTER_RETENTION_SECONDS: u32 = 1_209_600;
 
+/// How long a message about a webhook delivery stays hidden: longer than the function that makes it may take, and long
+/// enough for another try of Lambda's after a throttle.
+const WEBHOOK_VISIBILITY_SECONDS: u32 = 60;
+
 /// The ports of the services on 127.0.0.1; 0 lets the system choose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StorePorts {
@@ -86,6 +90,8 @@ pub struct StoresConfig {
     pub jobs_queue: String,
     /// The name of the dead-letter queue.
     pub dead_letter_queue: String,
+    /// The name of the queue of webhook deliveries.
+    pub webhook_queue: String,
     /// How long a received continuation stays invisible, in seconds: at least the worker's time limit.
     pub jobs_visibility_seconds: u32,
     /// Whether each commit reaches the disk before it is answered (SQLite's `synchronous = FULL`). Otherwise it is in the
@@ -112,6 +118,7 @@ impl StoresConfig {
             bucket: "longhaul".to_owned(),
             jobs_queue: "longhaul-jobs".to_owned(),
             dead_letter_queue: "longhaul-dead-letters".to_owned(),
+            webhook_queue: "longhaul-webhooks".to_owned(),
             jobs_visibility_seconds: 900,
             durable: false,
             faults: None,
@@ -167,6 +174,8 @@ pub struct SqsStore {
     pub jobs: QueueName,
     /// The dead-letter queue.
     pub dead_letters: QueueName,
+    /// The queue of webhook deliveries.
+    pub webhooks: QueueName,
 }
 
 /// The objects and where they are.
@@ -263,7 +272,7 @@ pub async fn start(config: StoresConfig) -> Result<Stores, StoresError> {
     })
 }
 
-/// Opens the queue file and makes Longhaul's two queues.
+/// Opens the queue file and makes Longhaul's queues.
 async fn open_queues(config: &StoresConfig, endpoint: String, faults: Faults) -> Result<SqsStore, StoresError> {
     let sqs = Sqs::open(SqsConfig {
         file: config.data_dir.join("sqs.sqlite"),
@@ -285,7 +294,10 @@ async fn open_queues(config: &StoresConfig, endpoint: String, faults: Faults) ->
         ("RedrivePolicy".to_owned(), redrive.to_string()),
     ]);
     sqs.ensure_queue(&jobs, attributes).await?;
-    Ok(SqsStore { sqs, endpoint, jobs, dead_letters })
+    let webhooks = QueueName::parse(&config.webhook_queue)?;
+    let visibility = BTreeMap::from([("VisibilityTimeout".to_owned(), WEBHOOK_VISIBILITY_SECONDS.to_string())]);
+    sqs.ensure_queue(&webhooks, visibility).await?;
+    Ok(SqsStore { sqs, endpoint, jobs, dead_letters, webhooks })
 }
 
 impl Stores {

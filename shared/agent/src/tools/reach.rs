@@ -1,81 +1,22 @@
 //! The way to servers on the internet, and to none that stand further in.
 //!
-//! The address that is judged is the one that is connected to: names are resolved by a resolver of our own that refuses
-//! them when one of their addresses is not public, numbers are judged before each request, and each redirect is a new
-//! request. What a deployment lists is exempt ([`Policy`]). A proxy of the environment is not used, since it would
-//! resolve names by itself.
+//! The address that is judged is the one that is connected to: names are resolved by the guard of `longhaul-reach`,
+//! numbers are judged before each request, and each redirect is a new request. What a deployment lists is exempt
+//! ([`Policy`]).
 
-use std::error::Error as StdError;
-use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
 use longhaul::{ErrorClass, StepError};
-use longhaul_definition::{AddressError, Policy, is_public};
 use longhaul_llm::{Carrier, CarrierError, retry_after};
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use longhaul_reach::{AddressError, Guard, Policy, inward};
+pub use longhaul_reach::{Lookup, SystemLookup};
+use reqwest::dns::Resolve;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 
-/// A server that does not accept a connection within this time will not answer either.
-const CONNECT_TIMEOUT_SECONDS: u64 = 10;
-
 /// Redirects of one request: more are a loop or a trick.
 const REDIRECTS_MAX: usize = 3;
-
-/// Finds the addresses of a name.
-pub trait Lookup: Send + Sync {
-    /// All addresses of the name.
-    fn addresses(&self, host: String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
-}
-
-/// The system's resolver.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct SystemLookup;
-
-impl Lookup for SystemLookup {
-    fn addresses(&self, host: String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
-        async move { Ok(tokio::net::lookup_host((host.as_str(), 0)).await?.collect()) }.boxed()
-    }
-}
-
-/// A name with an address that must not be reached.
-#[derive(Debug, thiserror::Error)]
-#[error("{host} leads to an address that is not on the public internet")]
-struct Inward {
-    host: String,
-}
-
-/// Resolves names and refuses those that lead inward.
-struct Guard {
-    policy: Arc<Policy>,
-    lookup: Arc<dyn Lookup>,
-    #[cfg(test)]
-    diverted: Option<SocketAddr>,
-}
-
-impl Resolve for Guard {
-    fn resolve(&self, name: Name) -> Resolving {
-        let host = name.as_str().to_owned();
-        let addresses = self.lookup.addresses(host.clone());
-        let exempt = self.policy.allows(&host);
-        #[cfg(test)]
-        let diverted = self.diverted;
-        Box::pin(async move {
-            let found = addresses.await?;
-            // One inward address among public ones is a trick: which of them is used would be chance.
-            if !exempt && !found.iter().map(SocketAddr::ip).all(is_public) {
-                return Err(Inward { host }.into());
-            }
-            #[cfg(test)]
-            let found = diverted.map_or(found, |listener| vec![listener]);
-            Ok(Box::new(found.into_iter()) as Addrs)
-        })
-    }
-}
 
 /// A request to a server that somebody else named.
 #[derive(Debug, Clone)]
@@ -119,24 +60,12 @@ impl Reach {
     /// When no client can be built.
     pub fn new(policy: Policy, lookup: Arc<dyn Lookup>) -> Result<Self, reqwest::Error> {
         let policy = Arc::new(policy);
-        let guard = Guard {
-            policy: Arc::clone(&policy),
-            lookup,
-            #[cfg(test)]
-            diverted: None,
-        };
-        Self::guarded(policy, guard)
+        let guard = Guard::new(Arc::clone(&policy), lookup);
+        Self::resolved_by(policy, guard)
     }
 
-    fn guarded(policy: Arc<Policy>, guard: Guard) -> Result<Self, reqwest::Error> {
-        let client = Client::builder()
-            .dns_resolver(Arc::new(guard))
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(Duration::from_secs(CONNECT_TIMEOUT_SECONDS))
-            .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
-            .build()?;
-        Ok(Self { policy, client, carrier: None })
+    fn resolved_by(policy: Arc<Policy>, resolver: impl Resolve + 'static) -> Result<Self, reqwest::Error> {
+        Ok(Self { policy, client: longhaul_reach::client(resolver).build()?, carrier: None })
     }
 
     /// This way with requests carried by somebody else than HTTP, a recording say. Addresses are judged all the same.
@@ -232,15 +161,7 @@ async fn read(mut response: Response, bytes_max: usize) -> Result<Answer, StepEr
     // A date in `Retry-After` is read against the clock; this is inside a step's body.
     #[expect(clippy::disallowed_methods, reason = "inside a step's body")]
     let wait = retry_after(response.headers(), SystemTime::now());
-    let (mut body, mut cut) = (Vec::new(), false);
-    while let Some(chunk) = response.chunk().await.map_err(no_answer)? {
-        let room = bytes_max.saturating_sub(body.len());
-        body.extend(chunk.iter().take(room));
-        if chunk.len() > room {
-            cut = true;
-            break;
-        }
-    }
+    let (body, cut) = longhaul_reach::read_up_to(&mut response, bytes_max).await.map_err(no_answer)?;
     Ok(Answer { status, content_type, body, cut, retry_after: wait })
 }
 
@@ -251,12 +172,8 @@ fn refused(error: &AddressError) -> StepError {
 /// A failure below HTTP. The address is left out: it may hold what is nobody's business.
 pub(crate) fn no_answer(error: reqwest::Error) -> StepError {
     let error = error.without_url();
-    let mut cause: Option<&(dyn StdError + 'static)> = Some(&error);
-    while let Some(found) = cause {
-        if let Some(inward) = found.downcast_ref::<Inward>() {
-            return StepError::new(ErrorClass::Invalid, format!("the address is refused: {inward}"));
-        }
-        cause = found.source();
+    if let Some(inward) = inward(&error) {
+        return StepError::new(ErrorClass::Invalid, format!("the address is refused: {inward}"));
     }
     let (class, message) = if error.is_timeout() {
         (ErrorClass::Timeout, "the server did not answer in time")
@@ -268,18 +185,6 @@ pub(crate) fn no_answer(error: reqwest::Error) -> StepError {
         (ErrorClass::Transient, "the connection broke")
     };
     StepError::because(class, message, &error)
-}
-
-impl Lookup for Vec<(String, Vec<IpAddr>)> {
-    fn addresses(&self, host: String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> {
-        let found = self.iter().find(|(name, _)| *name == host).map(|(_, addresses)| addresses.clone());
-        async move {
-            let addresses =
-                found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no such host: {host}")))?;
-            Ok(addresses.into_iter().map(|address| SocketAddr::new(address, 0)).collect())
-        }
-        .boxed()
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use longhaul::store::StoreError;
 use longhaul_engine::JobId;
 
 use super::attributes::{Item, text};
-use super::keys::{JOB, PK, SK, job_key, job_of_partition, job_partition};
+use super::keys::{JOB, PK, SK, deliveries_partition, job_key, job_of_partition, job_partition};
 use super::{AwsStore, unavailable};
 use crate::claim_check;
 
@@ -51,6 +51,13 @@ impl AwsStore {
             return Ok(false);
         }
         self.forget_payloads(job).await?;
+        self.forget_partition(deliveries_partition(job)).await?;
+        self.forget_partition(job_partition(job)).await?;
+        Ok(true)
+    }
+
+    async fn forget_partition(&self, partition: String) -> Result<(), StoreError> {
+        const ACTION: &str = "reading what is left of a job";
         let mut start = None;
         loop {
             let query = self
@@ -58,7 +65,7 @@ impl AwsStore {
                 .query()
                 .table_name(self.table())
                 .key_condition_expression("PK = :partition")
-                .expression_attribute_values(":partition", text(job_partition(job)))
+                .expression_attribute_values(":partition", text(partition.clone()))
                 .projection_expression("PK, SK")
                 .consistent_read(true)
                 .set_exclusive_start_key(start);
@@ -66,7 +73,7 @@ impl AwsStore {
             self.delete_items(answer.items.unwrap_or_default()).await?;
             start = answer.last_evaluated_key;
             if start.is_none() {
-                return Ok(true);
+                return Ok(());
             }
         }
     }

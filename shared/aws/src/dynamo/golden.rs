@@ -94,6 +94,7 @@ fn job(state: JobState, due: Option<Timestamp>) -> Job {
         input: json!({"topic": "queues", "weight": 0.1}),
         budget: Budget { tokens: Some(100_000), wall_seconds: Some(3_600), ..Budget::default() },
         webhook: Some("https://acme.example/hook".to_owned()),
+        webhook_events: Vec::new(),
         labels: BTreeMap::from([("team".to_owned(), "blue".to_owned())]),
         parent: Some(Parent { job: JobId::from_uuid(Uuid::from_u128(1)), step: StepKey::at("", 4), depth: 0 }),
         origin: Default::default(),

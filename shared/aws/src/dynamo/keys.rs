@@ -10,6 +10,10 @@
 //! | `CONN#<id>` | `CONN` | a WebSocket connection |
 //! | `CONN#<id>` | `SUB#<job>` | what a connection watches |
 //! | `TENANT#<tenant>` | `SETTINGS` | what a tenant has settled for all of its jobs |
+//! | `HOOK#<job>` | `<position, 10 digits>` | the delivery of an event to the job's webhook |
+//! | `HOOK#<job>` | `GONE` | that the webhook wants no more |
+//! | `TENANT#<tenant>` | `USE` | what the tenant uses |
+//! | `TENANT#<tenant>` | `CONN#<id>` | one of its open connections |
 //! | `AGENTS#<tenant>` | `<name>#<version, 10 digits>` | a version of an agent that the tenant has defined |
 
 use std::collections::HashMap;
@@ -37,6 +41,14 @@ pub(crate) const CONNECTION: &str = "CONN";
 pub(crate) const SUBSCRIPTION_PREFIX: &str = "SUB#";
 /// What the sort keys of entry batches begin with.
 pub(crate) const BATCH_PREFIX: &str = "J#";
+/// Sort key of what a tenant uses.
+pub(crate) const USE: &str = "USE";
+/// What the sort keys of a tenant's connections begin with.
+pub(crate) const CONNECTION_PREFIX: &str = "CONN#";
+/// Sort key of the mark that a webhook wants no more. It stands behind all positions.
+pub(crate) const GONE: &str = "GONE";
+/// The `due` index's shard of tenants whose use is to be counted.
+pub(crate) const USE_SHARD: &str = "USE";
 /// A sort key behind all entry batches.
 pub(crate) const BATCH_LAST: &str = "J#9999999999";
 /// The last position that a sort key has digits for. A range that began behind it would be upside down, which DynamoDB
@@ -51,6 +63,27 @@ pub(crate) fn job_partition(job: JobId) -> String {
 /// The job whose partition this is.
 pub(crate) fn job_of_partition(partition: &str) -> Option<JobId> {
     partition.strip_prefix("JOB#")?.parse().ok()
+}
+
+/// The partition of a job's webhook deliveries. It is one of its own, so that the function that writes them can be kept
+/// from writing jobs.
+pub(crate) fn deliveries_partition(job: JobId) -> String {
+    format!("HOOK#{job}")
+}
+
+/// The sort key of the delivery of the event at a position.
+pub(crate) fn delivery_sort(at: Seq) -> String {
+    format!("{:010}", at.0)
+}
+
+/// The partition of what belongs to a tenant.
+pub(crate) fn tenant_partition(tenant: &TenantId) -> String {
+    format!("TENANT#{tenant}")
+}
+
+/// The sort key of a tenant's connection.
+pub(crate) fn tenant_connection_sort(connection: &str) -> String {
+    format!("{CONNECTION_PREFIX}{connection}")
 }
 
 /// The sort key of the batch at a position.

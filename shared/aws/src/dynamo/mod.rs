@@ -35,13 +35,16 @@ use longhaul_engine::{Batch, Failure, Job, JobId, Seq, Timestamp};
 use crate::clients::Clients;
 use crate::config::Config;
 
-pub(crate) use attributes::{Item, Reader, number, text, time};
+pub(crate) use attributes::{Item, Reader, json_text, mark, number, text, time};
 pub use definitions::{NewDefinition, Saved, SavedDefinition};
 pub(crate) use keys::{
-    CONNECTION, PK, SK, SUBSCRIPTION_PREFIX, connection_partition, job_partition, key, subscription_sort,
+    CONNECTION, CONNECTION_PREFIX, GONE, PK, SK, SUBSCRIPTION_PREFIX, USE, USE_SHARD, connection_partition,
+    deliveries_partition, delivery_sort, job_key, job_partition, key, live_shard, subscription_sort,
+    tenant_connection_sort, tenant_partition,
 };
 pub use lists::{Cursor, JobFilter, JobPage, JobSummary};
 pub use stream::StreamedBatch;
+pub(crate) use table::{DUE_AT, DUE_SHARD, TENANT};
 pub use table::{DUE_INDEX, EXPIRY_ATTRIBUTE, JOBS_INDEX, SEARCH_INDEX, table_definition};
 pub use tenants::TenantSettings;
 
@@ -106,7 +109,7 @@ pub(crate) fn unavailable(
 }
 
 /// What a conditional write that was refused found in its place; `item` takes it out of the service's error.
-fn refused<E, R>(
+pub(crate) fn refused<E, R>(
     action: &'static str,
     error: SdkError<E, R>,
     item: impl FnOnce(&E) -> Option<Option<&Item>>,

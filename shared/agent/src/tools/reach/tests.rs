@@ -2,11 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(clippy::disallowed_methods, reason = "the listener of the test is no agent")]
 
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Redirect};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use reqwest::dns::{Addrs, Name, Resolving};
 use reqwest::header::HeaderValue;
 use serde_json::{Value, json};
 
@@ -59,10 +64,23 @@ impl Lookup for Changing {
     }
 }
 
+/// What the guard lets through gets to the test's own listener.
+struct Diverted {
+    guard: Guard,
+    listener: SocketAddr,
+}
+
+impl Resolve for Diverted {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (judged, listener) = (self.guard.resolve(name), self.listener);
+        Box::pin(async move { judged.await.map(|_| Box::new(std::iter::once(listener)) as Addrs) })
+    }
+}
+
 fn reach(policy: Policy, lookup: Arc<dyn Lookup>, diverted: SocketAddr) -> Reach {
     let policy = Arc::new(policy);
-    let guard = Guard { policy: Arc::clone(&policy), lookup, diverted: Some(diverted) };
-    Reach::guarded(policy, guard).unwrap()
+    let guard = Guard::new(Arc::clone(&policy), lookup);
+    Reach::resolved_by(policy, Diverted { guard, listener: diverted }).unwrap()
 }
 
 fn ask(url: &str, method: Method) -> Ask {

@@ -1,0 +1,101 @@
+//! Deliveries of a job's events to its webhook: the log, and another delivery.
+
+use axum::extract::{FromRequestParts, RawQuery, State};
+use axum::response::Response;
+use http::StatusCode;
+use http::request::Parts;
+use longhaul::engine::Seq;
+use longhaul_wire::deliveries::{DeliveryList, DeliveryView, delivery_seq};
+use longhaul_wire::problem::ProblemBody;
+use longhaul_wire::{Problem, Scope, limits};
+
+use crate::answer::{Refused, json};
+use crate::extract::{Called, JobPath, path_parameter};
+use crate::parameters::Parameters;
+use crate::service::{Service, now};
+use crate::watch;
+
+/// Looks at a delivery that others write at the same moment.
+const WRITE_TRIES_MAX: usize = 4;
+
+/// The delivery that the address names, as it is written there.
+#[derive(Debug, Clone)]
+pub(super) struct DeliveryPath(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for DeliveryPath {
+    type Rejection = Refused;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        Ok(Self(path_parameter(parts, state, "delivery").await))
+    }
+}
+
+/// Lists the deliveries of a job's events to its webhook, with the last tries of each.
+#[utoipa::path(
+    get, path = "/v1/jobs/{id}/deliveries", tag = "jobs", operation_id = "listDeliveries",
+    params(
+        ("id" = uuid::Uuid, Path, description = "The job"),
+        ("after" = Option<u64>, Query, description = "Only events behind this position; `next` of the last page"),
+        ("limit" = Option<u64>, Query, minimum = 1, maximum = 100, description = "Deliveries of a page, by default 50"),
+    ),
+    responses(
+        (status = 200, description = "A page, by the events' positions.", body = DeliveryList),
+        (status = "default", description = "A problem.", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn list(
+    State(service): State<Service>,
+    called: Called,
+    JobPath(job): JobPath,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refused> {
+    called.0.require(Scope::Read)?;
+    let mut parameters = Parameters::of(query.as_deref())?;
+    let after = parameters.number("after", 0, u64::MAX)?.unwrap_or(0);
+    let size = parameters.page_size(limits::DELIVERIES_PAGE_DEFAULT, limits::DELIVERIES_PAGE_MAX)?;
+    parameters.end()?;
+    let reference = called.job(job);
+    watch::item(service.store(), &reference).await?;
+    let page = service.store().deliveries(&reference, Seq(after), size).await?;
+    let next = page.deliveries.last().filter(|_| page.more).map(|last| last.seq.0);
+    let deliveries = page.deliveries.iter().map(|delivery| DeliveryView::of(job, delivery)).collect();
+    Ok(json(StatusCode::OK, &DeliveryList { deliveries, next }))
+}
+
+/// Delivers an event once more, whatever became of it before. A webhook that had said that it wants no more is asked
+/// again, and so are later events of the job.
+#[utoipa::path(
+    post, path = "/v1/jobs/{id}/deliveries/{delivery}/resend", tag = "jobs", operation_id = "resendDelivery",
+    params(
+        ("id" = uuid::Uuid, Path, description = "The job"),
+        ("delivery" = String, Path, description = "The delivery's id"),
+    ),
+    responses(
+        (status = 202, description = "It is tried at once.", body = DeliveryView),
+        (status = "default", description = "A problem.", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn resend(
+    State(service): State<Service>,
+    called: Called,
+    JobPath(job): JobPath,
+    DeliveryPath(id): DeliveryPath,
+) -> Result<Response, Refused> {
+    called.0.require(Scope::Operate)?;
+    let (store, reference) = (service.store(), called.job(job));
+    watch::item(store, &reference).await?;
+    let unknown = || Refused(Problem::NoSuchDelivery { delivery: id.clone() });
+    let seq = delivery_seq(job, &id).ok_or_else(unknown)?;
+    if store.webhook_gone(&reference).await? {
+        store.set_webhook_gone(&reference, false, now()).await?;
+    }
+    for _ in 0..WRITE_TRIES_MAX {
+        let stored = store.delivery(&reference, seq).await?.ok_or_else(unknown)?;
+        let again = stored.delivery.ordered_again(now());
+        if store.write_delivery(&reference, &again, stored.seen).await?.is_some() {
+            store.send_delivery(&reference, seq, std::time::Duration::ZERO).await?;
+            return Ok(json(StatusCode::ACCEPTED, &DeliveryView::of(job, &again)));
+        }
+    }
+    Err(Refused(Problem::Unavailable { retry_after: std::time::Duration::from_secs(1) }))
+}

@@ -1,0 +1,231 @@
+//! Webhook deliveries: ordered when the stream brings an event that a job's caller wants to hear of, and made when the
+//! queue of deliveries says that one is due.
+//!
+//! The stream only writes the order down and sends for it, so that a receiver that hangs delays no watcher. Whoever is
+//! sent for goes by the item: what is settled is left, what is not due yet is sent for again, and a try is written down
+//! before it begins, so that two who come for the same delivery do not both make it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
+use futures::stream::{self, StreamExt};
+use longhaul::engine::delivery::{Step, Try};
+use longhaul::engine::{Delivery, JobId, Seq, limits};
+use longhaul::store::{JobRef, StoreError};
+use longhaul_aws::deliveries::{DeliveryMessage, StoredDelivery};
+use longhaul_aws::telemetry::chain;
+use longhaul_wire::Event;
+use longhaul_wire::deliveries::delivery_id;
+
+use crate::stream::News;
+use crate::{Time, WebSocket};
+
+/// Deliveries of a batch that are made at a time: all that a batch may have.
+const DELIVERIES_AT_ONCE: usize = 10;
+/// Orders that are written at a time.
+const ORDERS_AT_ONCE: usize = 16;
+/// Jobs whose wish is remembered. A job's order never changes, and most have no webhook at all.
+const WISHES_KEPT: usize = 4_096;
+/// The least time that a try is begun with; the rest of the invocation is for writing down what came of it.
+const TRY_TIME_MIN: Duration = Duration::from_secs(2);
+/// Time kept back for that.
+const WRITE_RESERVE: Duration = Duration::from_secs(3);
+/// Looks at a delivery that others write at the same moment.
+const SETTLE_TRIES_MAX: usize = 4;
+
+/// What a job's caller wants to hear.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Wish {
+    /// Nothing.
+    Nothing,
+    /// The job's end.
+    Ends,
+    /// Events of these types.
+    Types(Vec<String>),
+}
+
+impl Wish {
+    fn wants(&self, event: &Event) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Ends => event.is_end(),
+            Self::Types(types) => types.iter().any(|wanted| wanted == event.kind.as_str()),
+        }
+    }
+}
+
+/// The wishes of jobs that were met lately.
+#[derive(Debug, Default)]
+pub(crate) struct Wishes(Mutex<BTreeMap<JobId, Wish>>);
+
+impl Wishes {
+    fn known(&self, job: JobId) -> Option<Wish> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&job).cloned()
+    }
+
+    fn learn(&self, job: JobId, wish: Wish) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= WISHES_KEPT {
+            // Ids are in the order of time, mostly: the oldest job is the likeliest to be over.
+            known.pop_first();
+        }
+        known.insert(job, wish);
+    }
+}
+
+impl WebSocket {
+    /// Orders the deliveries of events that somebody wants; the records that must come again because the store did not
+    /// answer.
+    pub(crate) async fn order_deliveries(&self, news: &[News], time: Time) -> Vec<String> {
+        let orders = stream::iter(news).map(async |news| match self.order_of(news, time).await {
+            Ok(()) => None,
+            Err(error) => {
+                let (tenant, job) = (&news.job.tenant, news.job.job);
+                tracing::error!(%tenant, %job, error = %chain(&error), "deliveries were not ordered");
+                news.first.clone()
+            }
+        });
+        orders.buffer_unordered(ORDERS_AT_ONCE).filter_map(async |again| again).collect().await
+    }
+
+    async fn order_of(&self, news: &News, time: Time) -> Result<(), StoreError> {
+        let job = &news.job;
+        let wish = self.wish(job).await?;
+        for (event, _) in news.events.iter().filter(|(event, _)| wish.wants(event)) {
+            let delivery = Delivery::ordered(event.sequence, event.kind.as_str().to_owned(), time.now());
+            // Also when it was ordered before: whoever did may have died before it sent.
+            self.store.order_delivery(job, &delivery).await?;
+            self.store.send_delivery(job, event.sequence, Duration::ZERO).await?;
+        }
+        Ok(())
+    }
+
+    /// What the job's caller wants to hear of.
+    async fn wish(&self, job: &JobRef) -> Result<Wish, StoreError> {
+        if let Some(wish) = self.wishes.known(job.job) {
+            return Ok(wish);
+        }
+        // A job that is gone wants nothing more.
+        let Some(order) = self.store.order_without_input(job).await? else { return Ok(Wish::Nothing) };
+        let wish = match (order.webhook, order.webhook_events) {
+            (None, _) => Wish::Nothing,
+            (Some(_), types) if types.is_empty() => Wish::Ends,
+            (Some(_), types) => Wish::Types(types),
+        };
+        self.wishes.learn(job.job, wish.clone());
+        Ok(wish)
+    }
+
+    /// Handles a batch of the queue of deliveries; the answer names the messages that must come again.
+    pub(crate) async fn deliver_batch(&self, batch: SqsEvent, time: Time) -> SqsBatchResponse {
+        let handled = stream::iter(&batch.records).map(async |message| {
+            let failed = self.deliver_message(message, time).await.err()?;
+            tracing::warn!(error = %chain(&failed), "a delivery was not looked after; its message comes again");
+            Some(message.message_id.clone().unwrap_or_default())
+        });
+        let failed: Vec<String> = handled.buffered(DELIVERIES_AT_ONCE).filter_map(async |id| id).collect().await;
+        let mut answer = SqsBatchResponse::default();
+        answer.batch_item_failures = failed
+            .into_iter()
+            .map(|id| {
+                let mut failure = BatchItemFailure::default();
+                failure.item_identifier = id;
+                failure
+            })
+            .collect();
+        answer
+    }
+
+    async fn deliver_message(&self, message: &SqsMessage, time: Time) -> Result<(), StoreError> {
+        let body = message.body.as_deref().unwrap_or_default();
+        let DeliveryMessage { v, job, seq } = match serde_json::from_str(body) {
+            Ok(message) => message,
+            Err(error) => {
+                // It will not get better, and the delivery that it may have meant is found by a resend.
+                tracing::error!(%error, "a message of the queue of deliveries is none");
+                return Ok(());
+            }
+        };
+        if v > limits::PROTOCOL_VERSION {
+            return Err(StoreError::Newer { what: "a delivery's message".to_owned(), found: v });
+        }
+        let Some(StoredDelivery { delivery, seen }) = self.store.delivery(&job, seq).await? else { return Ok(()) };
+        match delivery.step(time.now()) {
+            Step::Nothing => Ok(()),
+            Step::Wait { due } => self.store.send_delivery(&job, seq, time.now().until(due)).await,
+            // Too little of this invocation is left: another one has the whole of its time.
+            Step::Try if time.left() < WRITE_RESERVE + TRY_TIME_MIN => {
+                self.store.send_delivery(&job, seq, Duration::ZERO).await
+            }
+            Step::Try => {
+                let begun = delivery.begun(time.now());
+                match self.store.write_delivery(&job, &begun, seen).await? {
+                    Some(seen) => self.make(&job, StoredDelivery { delivery: begun, seen }, time).await,
+                    // Somebody else was first.
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Makes a delivery that was begun.
+    async fn make(&self, job: &JobRef, begun: StoredDelivery, time: Time) -> Result<(), StoreError> {
+        let seq = begun.delivery.seq;
+        let Some((address, event)) = self.what_to_send(job, seq).await? else { return Ok(()) };
+        if self.store.webhook_gone(job).await? {
+            let settled = begun.delivery.not_wanted(time.now());
+            return self.store.write_delivery(job, &settled, begun.seen).await.map(|_| ());
+        }
+        let at = time.now();
+        let limit = time.left().saturating_sub(WRITE_RESERVE);
+        let id = delivery_id(job.job, seq);
+        let tried = self.webhooks.send(&job.tenant, &address, &id, &event, at, limit).await;
+        let took_ms = u64::try_from(time.now().since(at).as_millis()).unwrap_or(u64::MAX);
+        let made = Try { at, took_ms, outcome: tried.outcome };
+        tracing::info!(tenant = %job.tenant, job = %job.job, delivery = id, outcome = ?made.outcome, took_ms, "a delivery was tried");
+        self.settle(job, begun, made, tried.retry_after, time).await
+    }
+
+    /// The address and the event; none when the job or its webhook is gone.
+    async fn what_to_send(&self, job: &JobRef, seq: Seq) -> Result<Option<(String, Event)>, StoreError> {
+        let Some(order) = self.store.order_without_input(job).await? else { return Ok(None) };
+        let batches = self.store.journal_part(job.job, seq, 1).await?;
+        let mut events = batches.iter().flat_map(|batch| Event::of_batch(job.job, batch));
+        let event = events.find(|event| event.sequence == seq);
+        Ok(order.webhook.zip(event))
+    }
+
+    /// Writes down what came of a try, and sends for the next one.
+    async fn settle(
+        &self,
+        job: &JobRef,
+        begun: StoredDelivery,
+        made: Try,
+        retry_after: Option<Duration>,
+        time: Time,
+    ) -> Result<(), StoreError> {
+        let seq = begun.delivery.seq;
+        let after = begun.delivery.tried(job.job, made.clone(), retry_after, time.now());
+        if after.wants_no_more() {
+            self.store.set_webhook_gone(job, true, time.now()).await?;
+        }
+        if self.store.write_delivery(job, &after, begun.seen).await?.is_some() {
+            return match after.step(time.now()) {
+                Step::Wait { due } => self.store.send_delivery(job, seq, time.now().until(due)).await,
+                Step::Try => self.store.send_delivery(job, seq, Duration::ZERO).await,
+                Step::Nothing => Ok(()),
+            };
+        }
+        // A person has ordered it again meanwhile, and it was sent for: only the log is for us to write.
+        for _ in 0..SETTLE_TRIES_MAX {
+            let Some(mut stored) = self.store.delivery(job, seq).await? else { return Ok(()) };
+            stored.delivery.log(made.clone());
+            if self.store.write_delivery(job, &stored.delivery, stored.seen).await?.is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
