@@ -24,6 +24,7 @@ WITHOUT_RESOURCE = {"xray:PutTraceSegments", "xray:PutTelemetryRecords", "dynamo
 # What an event source needs of its function's role, by the kind of source.
 SOURCE_ACTIONS = {
     "JobsQueue": {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"},
+    "WebhooksQueue": {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"},
     "Table": {"dynamodb:DescribeStream", "dynamodb:GetShardIterator", "dynamodb:GetRecords"},
 }
 # The longest that one can wait for a message of a batch without a window.
@@ -243,6 +244,10 @@ def queues(resources: Resources) -> Iterator[str]:
     worker, jobs, letters = (resources[name]["Properties"] for name in ("WorkerFunction", "JobsQueue", "DeadLetterQueue"))
     if int(jobs["VisibilityTimeout"]) < int(worker["Timeout"]):
         yield f"JobsQueue hides a message for {jobs['VisibilityTimeout']} s, less than the worker's {worker['Timeout']} s"
+    delivering, webhooks = resources["WebSocketFunction"]["Properties"], resources["WebhooksQueue"]["Properties"]
+    visibility = _constant("infra/local/src/stores/mod.rs", "WEBHOOK_VISIBILITY_SECONDS")
+    if int(webhooks["VisibilityTimeout"]) != visibility or visibility < int(delivering["Timeout"]):
+        yield f"WebhooksQueue hides a message for {webhooks['VisibilityTimeout']} s and not for {visibility} s"
     redrive = jobs.get("RedrivePolicy", {})
     if symbol(redrive.get("deadLetterTargetArn")) != "DeadLetterQueue":
         yield "JobsQueue has no dead-letter queue"
@@ -344,9 +349,11 @@ def functions(resources: Resources) -> Iterator[str]:
 # Variables that every function needs before it can begin, and those that some need when asked for.
 ENVIRONMENT_FILES = ["shared/aws/src/config.rs", "shared/agent/src/settings.rs", "shared/aws/src/telemetry.rs"]
 NEEDED = {
-    "ApiFunction": {"LONGHAUL_JWKS_URL", "LONGHAUL_JWT_ISSUER", "LONGHAUL_JWT_AUDIENCE", "LONGHAUL_PUSH_ENDPOINT"},
+    "ApiFunction": {"LONGHAUL_JWKS_URL", "LONGHAUL_JWT_ISSUER", "LONGHAUL_JWT_AUDIENCE", "LONGHAUL_PUSH_ENDPOINT",
+                    "LONGHAUL_WEBHOOK_QUEUE_URL", "LONGHAUL_TENANT_LIMITS"},
     "WorkerFunction": {"LONGHAUL_MODEL_URL", "LONGHAUL_MODEL", "LONGHAUL_DOCUMENTS", "LONGHAUL_PUSH_ENDPOINT"},
-    "WebSocketFunction": {"LONGHAUL_JWKS_URL", "LONGHAUL_JWT_ISSUER", "LONGHAUL_JWT_AUDIENCE", "LONGHAUL_PUSH_ENDPOINT"},
+    "WebSocketFunction": {"LONGHAUL_JWKS_URL", "LONGHAUL_JWT_ISSUER", "LONGHAUL_JWT_AUDIENCE", "LONGHAUL_PUSH_ENDPOINT",
+                          "LONGHAUL_WEBHOOK_QUEUE_URL", "LONGHAUL_WEBHOOK_SECRETS", "LONGHAUL_TENANT_LIMITS"},
     "SweeperFunction": set(),
 }
 NEEDED_BY_ALL = {"LONGHAUL_TABLE", "LONGHAUL_QUEUE_URL", "LONGHAUL_DEAD_LETTER_QUEUE_URL", "LONGHAUL_BUCKET"}

@@ -24,6 +24,8 @@ EVERYTHING = NEEDED | {
     "QueueBatchSize": "100",
     "ApiRequestsPerSecond": "50",
     "ApiRequestsBurst": "100",
+    "TenantLimits": '{"jobs_open":500,"tenants":{"acme":{"jobs_open":5000}}}',
+    "WebhookSecretsArn": "arn:aws:secretsmanager:eu-west-1:111122223333:secret:webhook-secrets-GhIjKl",
     "DeletionProtection": "false",
     "KmsKeyArn": "arn:aws:kms:eu-west-1:111122223333:key/0f5c1c1e-9d3b-4f39-8f7e-3d8f2f1c7a10",
     "PayloadDaysMax": "800",

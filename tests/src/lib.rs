@@ -14,3 +14,4 @@ pub mod conformance;
 pub mod program;
 pub mod sample;
 pub mod stage;
+pub mod tools;

@@ -266,6 +266,19 @@ pub fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
+/// Waits until something outside of this process is there.
+///
+/// # Panics
+/// When it does not come.
+pub fn wait_for_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let mut found = None;
+    wait_for(what, || {
+        found = look();
+        found.is_some()
+    });
+    found.unwrap()
+}
+
 /// The entries of a journal with this type, as `jobs show --json` prints them.
 #[must_use]
 pub fn entries<'a>(job: &'a Value, kind: &str) -> Vec<&'a Value> {

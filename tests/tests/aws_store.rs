@@ -289,6 +289,7 @@ fn connection(id: &str) -> Connection {
         subject: "ada".to_owned(),
         token_expires_at: later(3_600),
         connected_at: NOW,
+        opened: None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Holds the table of the fault log (tests/faults/README.md): each case of kinds B, C and E has tests that carry its id, each
+//! Holds the table of the fault log (tests/faults/README.md): each case of kinds B, C, D and E has tests that carry its id, each
 //! such test is in the table, and what the cases ask of the deployment stands in the template.
 #![allow(
     clippy::unwrap_used,
@@ -12,10 +12,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The cases of kinds B (queue and Lambda), C (DynamoDB) and E (API and security).
-const CASES: [&str; 29] = [
+/// The cases of kinds B (queue and Lambda), C (DynamoDB), D (WebSocket and server-sent events) and E (API and security).
+const CASES: [&str; 37] = [
     "B01", "B03", "B04", "B05", "B06", "B07", "B08", "B09", "B10", "B11", "B13", "B14", "C01", "C02", "C04", "C05",
-    "C06", "C08", "C09", "E01", "E03", "E04", "E05", "E06", "E07", "E08", "E09", "E11", "E12",
+    "C06", "C08", "C09", "D01", "D02", "D03", "D04", "D07", "D08", "D09", "D10", "E01", "E03", "E04", "E05", "E06",
+    "E07", "E08", "E09", "E11", "E12",
 ];
 
 fn root() -> PathBuf {

@@ -4,6 +4,7 @@
  */
 import { Backoff, pause } from "./backoff.js";
 import { LonghaulProblem } from "./problem.js";
+import { serverSentEvents } from "./sse.js";
 
 /** @typedef {import("./order.js").JobEvent} JobEvent */
 /** @typedef {import("./watch.js").Watch} Watch */
@@ -14,6 +15,8 @@ const FINAL = new Set([400, 401, 403, 404, 405]);
 
 export class Channel {
   #http;
+  /** Where events come as a stream; undefined where they do not. @type {import("./http.js").Http | undefined} */
+  #streams;
   #timing;
   #backoff;
   /** @type {AbortController | undefined} */
@@ -34,10 +37,12 @@ export class Channel {
    * @param {import("./http.js").Http} http
    * @param {Timing} timing
    * @param {() => number} random
+   * @param {import("./http.js").Http} [streams]
    */
-  constructor(job, http, timing, random) {
+  constructor(job, http, timing, random, streams) {
     this.job = job;
     this.#http = http;
+    this.#streams = streams;
     this.#timing = timing;
     this.#backoff = new Backoff(timing.retryFirstMs, timing.retryMaxMs, random);
     /** @type {Set<Watch>} */
@@ -145,6 +150,10 @@ export class Channel {
     const poll = new AbortController();
     this.#poll = poll;
     while (!poll.signal.aborted) {
+      if (this.#streams) {
+        if (await this.#streaming(this.#streams, poll.signal)) continue;
+        if (poll.signal.aborted || this.watches.size === 0) return;
+      }
       try {
         const page = await this.#page(this.#timing.pollWaitSeconds, poll.signal);
         if (!page) return;
@@ -158,6 +167,47 @@ export class Channel {
         this.#become("connecting");
         await pause(this.#backoff.next(), poll.signal).catch(() => {});
       }
+    }
+  }
+
+  /**
+   * Reads one stream to its end; false when there was none, so that the events are to be asked for this once.
+   * @param {import("./http.js").Http} streams
+   * @param {AbortSignal} signal
+   */
+  async #streaming(streams, signal) {
+    if (this.watches.size === 0) return false;
+    // Behind what every watch has: what another has already it passes over.
+    const after = this.position;
+    try {
+      /** @type {Record<string, string>} */
+      const headers = after > 0 ? { "last-event-id": String(after) } : {};
+      const body = await streams.open(`/v1/jobs/${this.job}/events`, { headers, signal });
+      if (!body) {
+        for (const watch of [...this.watches]) watch.jobEnded(after);
+        await pause(this.#timing.endedMs, signal);
+        return true;
+      }
+      this.#become("live");
+      for await (const { data } of serverSentEvents(body)) {
+        this.#backoff.reset();
+        const event = JSON.parse(data);
+        for (const watch of [...this.watches]) watch.take(event);
+        // A new watch may want what came before.
+        if (this.watches.size === 0 || this.position < after) return true;
+      }
+      // It has ended, with its job or after a while. One that ended without a word is not opened again at once.
+      if (this.position === after) await pause(this.#backoff.next(), signal);
+      return true;
+    } catch (error) {
+      if (signal.aborted) return false;
+      if (error instanceof LonghaulProblem && FINAL.has(error.status)) {
+        this.fail(error);
+        return false;
+      }
+      this.#become("connecting");
+      // One that has brought something is worth another.
+      return this.position > after;
     }
   }
 

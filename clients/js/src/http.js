@@ -81,6 +81,34 @@ export class Http {
   }
 
   /**
+   * Opens a stream of server-sent events, once; none when there is nothing more to come (204).
+   * @param {string} path
+   * @param {Pick<CallOptions, "headers" | "signal">} options
+   * @returns {Promise<ReadableStream<Uint8Array> | undefined>}
+   * @throws {import("./problem.js").LonghaulProblem} the API refuses
+   * @throws {Unreachable} it does not answer
+   */
+  async open(path, options) {
+    const request = this.#request("GET", path, {
+      ...options, headers: { ...options.headers, accept: "text/event-stream" },
+    });
+    let token = await this.#tokens.get();
+    for (let renewed = false; ; renewed = true) {
+      const { response, error } = await this.#send(request, token);
+      options.signal?.throwIfAborted();
+      if (response === undefined) throw new Unreachable(`GET ${request.url} was not answered`, error);
+      if (response.status === 204) return undefined;
+      const type = response.headers.get("content-type") ?? "";
+      if (response.ok && response.body && type.startsWith("text/event-stream")) return response.body;
+      if (response.ok) throw new Unreachable(`GET ${request.url} was answered with ${type} and not with a stream`);
+      if (response.status !== 401 || renewed) throw await problemOf(response);
+      const fresh = await this.#tokens.renew(token);
+      if (fresh === token) throw await problemOf(response);
+      token = fresh;
+    }
+  }
+
+  /**
    * @param {string} method
    * @param {string} path
    * @param {CallOptions} options

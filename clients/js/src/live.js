@@ -40,6 +40,7 @@ const OPEN = 1;
 
 export class Live {
   #http;
+  #streams;
   #tokens;
   #address;
   #WebSocket;
@@ -72,9 +73,11 @@ export class Live {
    * @param {typeof globalThis.WebSocket | undefined} parts.WebSocket
    * @param {Timing} parts.timing
    * @param {() => number} parts.random
+   * @param {import("./http.js").Http} [parts.streams] where events come as a stream
    */
-  constructor({ http, tokens, address, WebSocket, timing, random }) {
+  constructor({ http, tokens, address, WebSocket, timing, random, streams }) {
     this.#http = http;
+    this.#streams = streams;
     this.#tokens = tokens;
     this.#address = WebSocket && address;
     this.#WebSocket = WebSocket;
@@ -94,7 +97,7 @@ export class Live {
     if (!channel) {
       // Where nothing will be pushed, there is nothing to wait for.
       const timing = this.#address ? this.#timing : { ...this.#timing, pollAfterMs: 0 };
-      channel = new Channel(job, this.#http, timing, this.#random);
+      channel = new Channel(job, this.#http, timing, this.#random, this.#streams);
       this.#channels.set(job, channel);
     }
     const watch = new Watch(job, options, (ended) => this.#release(ended));

@@ -6,6 +6,8 @@ import { Tokens } from "./tokens.js";
  * @typedef {object} LonghaulOptions
  * @property {string} url the address of the API
  * @property {string} [websocket] the address of the WebSocket; without it events are asked for over HTTP
+ * @property {string} [events] the address where events come as a stream (server-sent events); without it, and while there
+ *   is no WebSocket, they are asked for by long poll
  * @property {import("./tokens.js").TokenSource} token
  * @property {typeof globalThis.fetch} [fetch]
  * @property {any} [WebSocket] for runtimes without one of their own (Node.js before 22: the package `ws`)
@@ -21,9 +23,10 @@ export class Longhaul {
   #live;
 
   /** @param {LonghaulOptions} options */
-  constructor({ url, websocket, token, fetch, WebSocket, timing, random }) {
+  constructor({ url, websocket, events, token, fetch, WebSocket, timing, random }) {
     const tokens = new Tokens(token);
-    this.#http = new Http(url, tokens, fetch ?? globalThis.fetch.bind(globalThis));
+    const ask = fetch ?? globalThis.fetch.bind(globalThis);
+    this.#http = new Http(url, tokens, ask);
     this.#live = new Live({
       http: this.#http,
       tokens,
@@ -31,6 +34,7 @@ export class Longhaul {
       WebSocket: WebSocket ?? globalThis.WebSocket,
       timing: { ...TIMING, ...timing },
       random: random ?? Math.random,
+      streams: events === undefined ? undefined : new Http(events, tokens, ask),
     });
   }
 
@@ -46,7 +50,7 @@ export class Longhaul {
 
   /**
    * Submits a job.
-   * @param {{ agent: string, input?: unknown, budget?: object, webhook?: string, labels?: Record<string, string> }} request
+   * @param {{ agent: string, input?: unknown, budget?: object, webhook?: string, webhook_events?: string[], labels?: Record<string, string> }} request
    * @param {CallOptions} [options]
    */
   submit(request, options) {

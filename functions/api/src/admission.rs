@@ -26,8 +26,8 @@ pub(crate) struct Admitted<'a> {
     admission: &'a Admission,
     tenant: TenantId,
     limits: TenantLimits,
-    /// How many submissions are to be written down; none: not now.
-    count: Option<u32>,
+    /// How many submissions are to be written down, and whether the tenant was idle before; none: not now.
+    count: Option<(u32, bool)>,
 }
 
 impl Admission {
@@ -59,7 +59,8 @@ impl Admission {
         let admitted = |count| Admitted { admission: self, tenant: tenant.clone(), limits, count };
         match verdict {
             Verdict::Admit { write } => {
-                Ok(admitted(write.then(|| self.books().get(tenant).map_or(1, |known| known.unwritten))))
+                let known = || self.books().get(tenant).map_or((1, true), |known| (known.unwritten, known.was_idle(now)));
+                Ok(admitted(write.then(known)))
             }
             // The store does not say; it is not the limits that should make a submission fail then.
             Verdict::Ask => Ok(admitted(None)),
@@ -84,8 +85,8 @@ impl Admitted<'_> {
     /// Writes down what was admitted, if it is time to. To be run beside the submission: it does not matter to it, and
     /// what is not written now is written with the next.
     pub(crate) async fn write(self, store: &AwsStore, now: Timestamp) {
-        let Some(count) = self.count else { return };
-        match store.charge(&self.tenant, count, &self.limits, now).await {
+        let Some((count, was_idle)) = self.count else { return };
+        match store.charge(&self.tenant, count, &self.limits, was_idle, now).await {
             Ok(used) => {
                 if let Some(known) = self.admission.books().get_mut(&self.tenant) {
                     known.written(count, used, now);

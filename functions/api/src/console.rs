@@ -4,13 +4,16 @@
 //! whoever looks. Models and tools write what they show, so the browser is told to run no script but ours, to turn no
 //! text into markup unseen, and to talk to nobody but this service.
 
+use std::io::Read as _;
+
 use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
+use flate2::read::GzDecoder;
 use http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, REFERRER_POLICY,
-    X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH,
+    REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderName, StatusCode};
 use longhaul_wire::Problem;
@@ -80,9 +83,10 @@ fn answer(service: &Service, name: &str, headers: &HeaderMap, request: &Request)
         if known.is_some_and(|known| known.split(',').any(|tag| tag.trim().trim_start_matches("W/") == file.tag)) {
             StatusCode::NOT_MODIFIED.into_response()
         } else {
-            let response = with_header(file.content.into_response(), CONTENT_TYPE, file.media_type);
-            if file.packed { with_header(response, CONTENT_ENCODING, "gzip") } else { response }
+            with_header(content(file, headers), CONTENT_TYPE, file.media_type)
         };
+    // What is sent hangs on what is taken, also where it is the same.
+    let response = with_header(response, VARY, ACCEPT_ENCODING.as_str());
     let policy = policy(websocket(service).as_deref());
     let guards: [(HeaderName, &str); 7] = [
         (ETAG, file.tag),
@@ -95,6 +99,42 @@ fn answer(service: &Service, name: &str, headers: &HeaderMap, request: &Request)
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ];
     guards.into_iter().fold(response, |response, (name, value)| with_header(response, name, value))
+}
+
+/// A file's content as its reader takes it. Every browser takes it compressed; who does not say so gets it plain.
+fn content(file: &File, headers: &HeaderMap) -> Response {
+    if !file.packed {
+        return file.content.into_response();
+    }
+    if takes_gzip(headers) {
+        return with_header(file.content.into_response(), CONTENT_ENCODING, "gzip");
+    }
+    let mut plain = Vec::new();
+    match GzDecoder::new(file.content).read_to_end(&mut plain) {
+        Ok(_) => plain.into_response(),
+        Err(error) => {
+            tracing::error!(file = file.name, %error, "a file of the console cannot be unpacked");
+            Refused(Problem::Internal).into_response()
+        }
+    }
+}
+
+/// Whether `Accept-Encoding` (RFC 9110, 12.5.3) allows gzip.
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let mut any = None;
+    for coding in values.flat_map(|value| value.split(',')) {
+        let mut parts = coding.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Ok(1.0), str::parse::<f32>);
+        let taken = weight.is_ok_and(|weight| weight > 0.0);
+        match name.as_str() {
+            "gzip" | "x-gzip" => return taken,
+            "*" => any = Some(taken),
+            _ => {}
+        }
+    }
+    any.unwrap_or(false)
 }
 
 /// What a page of ours may do. `dompurify` is the one place that turns text into markup.
@@ -154,6 +194,27 @@ mod tests {
         }
         // A policy without inline scripts and styles would leave a page with some of them dead.
         assert!(!page.contains("<style") && !page.contains("onload="), "{page}");
+    }
+
+    #[test]
+    fn gzip_is_for_those_who_take_it() {
+        for (accepts, wanted) in [
+            (&["gzip, deflate, br"][..], true),
+            (&["br", "GZIP"], true),
+            (&["gzip;q=0.5"], true),
+            (&["*"], true),
+            (&["identity, *;q=0.1"], true),
+            (&["gzip;q=0, *"], false),
+            (&["gzip;q=0"], false),
+            (&["*;q=0"], false),
+            (&["identity"], false),
+            (&["br"], false),
+            (&[""], false),
+            (&[], false),
+        ] {
+            let values = accepts.iter().map(|value| (ACCEPT_ENCODING, http::HeaderValue::from_static(value)));
+            assert_eq!(takes_gzip(&HeaderMap::from_iter(values)), wanted, "{accepts:?}");
+        }
     }
 
     #[test]

@@ -52,10 +52,14 @@ pub async fn run() -> Result<(), RunError> {
 
 async fn serve() -> Result<(), RunError> {
     let config = Config::from_env()?;
+    let streams = config.response_stream;
     let tokens = TokenCheck::new(config.tokens()?.clone());
     let agents = longhaul_wire::agents::shipped().map_err(RunError::Agents)?;
     let service = Service::new(AwsStore::connect(config).await, tokens, agents);
     let routes = tower::ServiceBuilder::new().map_request(stage::without_stage).service(router(service));
+    if streams {
+        return Box::pin(lambda_http::run_with_streaming_response(routes)).await.map_err(RunError::Runtime);
+    }
     let adapter = lambda_http::Adapter::from(routes);
     let service = tower::ServiceBuilder::new().map_request(event::readable).service(adapter);
     Box::pin(lambda_http::lambda_runtime::run(service)).await.map_err(RunError::Runtime)

@@ -3,6 +3,7 @@
 mod agents;
 mod control;
 mod deliveries;
+mod event_stream;
 mod events;
 mod export;
 mod fork;

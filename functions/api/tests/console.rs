@@ -16,7 +16,7 @@ use tower::ServiceExt;
 use world::World;
 
 async fn get(world: &World, path: &str, tag: Option<&str>) -> (http::response::Parts, Vec<u8>) {
-    let mut request = Request::get(path);
+    let mut request = Request::get(path).header("accept-encoding", "gzip, deflate, br");
     if let Some(tag) = tag {
         request = request.header("if-none-match", tag);
     }
@@ -49,6 +49,20 @@ async fn files_come_with_their_guards_and_are_not_sent_twice() {
         let (other, _) = get(&world, path, Some("\"another\"")).await;
         assert_eq!(other.status, StatusCode::OK, "{path}");
     }
+}
+
+/// Who does not say that it takes gzip gets the same content without it.
+#[tokio::test]
+async fn a_file_comes_plain_to_who_takes_nothing_else() {
+    let world = World::new().await;
+    let plain =
+        world.router.clone().oneshot(Request::get("/console/index.js").body(Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(plain.status(), StatusCode::OK);
+    assert!(!plain.headers().contains_key("content-encoding"));
+    assert_eq!(plain.headers()["vary"], "accept-encoding");
+    let plain = plain.into_body().collect().await.unwrap().to_bytes();
+    let (_, packed) = get(&world, "/console/index.js", None).await;
+    assert!(plain.len() > packed.len() && std::str::from_utf8(&plain).is_ok());
 }
 
 #[tokio::test]

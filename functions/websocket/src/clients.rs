@@ -6,11 +6,10 @@ use longhaul::engine::{JobId, Timestamp};
 use longhaul_aws::connections::Connection;
 use longhaul_aws::telemetry::chain;
 use longhaul_wire::socket::{ClientMessage, ServerMessage};
-use longhaul_wire::token::TokenError;
+use longhaul_wire::token::{TokenError, expires_at};
 use longhaul_wire::{Problem, Scope, problem};
 use serde::Serialize;
 
-use crate::expiry::expires_at;
 use crate::{Time, WebSocket};
 
 /// When to connect again after too many connections: nobody knows when one closes.
@@ -76,7 +75,7 @@ impl WebSocket {
                 Err(problem) => GatewayAnswer::problem(&problem, request_id),
             },
             Some("DISCONNECT") => {
-                self.forget_connection(connection).await;
+                self.gone(connection, context.connected_at).await;
                 GatewayAnswer::OK
             }
             Some(_) | None => {
@@ -89,6 +88,18 @@ impl WebSocket {
                 }
                 GatewayAnswer::OK
             }
+        }
+    }
+
+    /// A client has gone. Word of that may come late, when its id is another's already, who is told from it by when the
+    /// gateway has opened each.
+    async fn gone(&self, id: &str, opened: i64) {
+        match self.store.connection(id).await {
+            Ok(Some(Connection { opened: Some(stored), .. })) if u64::try_from(opened).is_ok_and(|it| it != stored) => {
+                tracing::info!(connection = id, "a connection that had this id before has gone");
+            }
+            Ok(_) => self.forget_connection(id).await,
+            Err(error) => tracing::warn!(connection = id, error = %chain(&error), "a connection was not forgotten"),
         }
     }
 
@@ -116,6 +127,7 @@ impl WebSocket {
             subject: caller.subject,
             token_expires_at: expires_at(token).ok_or(Problem::NotAuthenticated)?,
             connected_at: now,
+            opened: u64::try_from(event.request_context.connected_at).ok().filter(|opened| *opened > 0),
         };
         self.check_room(&connection).await?;
         self.store.put_connection(&connection).await.map_err(|error| {

@@ -9,7 +9,6 @@ mod authorizer;
 pub mod clients;
 mod deliveries;
 mod delivery;
-mod expiry;
 pub mod secrets;
 pub mod stream;
 mod subscribing;

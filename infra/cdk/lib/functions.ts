@@ -10,7 +10,9 @@ import * as logs from 'aws-cdk-lib/aws-logs';
 import * as scheduler from 'aws-cdk-lib/aws-scheduler';
 import { Construct } from 'constructs';
 
-import { BATCH_WITHOUT_WINDOW_MAX, LonghaulProps, Settings } from './properties';
+import {
+  BATCH_WITHOUT_WINDOW_MAX, LonghaulProps, Settings, TenantLimitProps, TenantLimitsProps,
+} from './properties';
 import { Rights } from './rights';
 import { Storage } from './storage';
 
@@ -23,6 +25,9 @@ const SWEEPER_TIMEOUT = Duration.seconds(55);
 const STREAM_BATCH = 100;
 /** Tries of a part of the stream after the first. */
 const STREAM_RETRIES = 5;
+/** Webhook deliveries that are handed over at once, and batches of them at the same time. */
+const WEBHOOK_BATCH = 10;
+const WEBHOOK_CONCURRENCY = 20;
 /** The folder of a package that the inputs of jobs may name files in. */
 const DOCUMENTS = '/var/task/documents';
 
@@ -60,6 +65,10 @@ export function functions(scope: Construct, context: FunctionsContext): Function
     LONGHAUL_JWT_TENANT_CLAIM: props.tokens.tenantClaim ?? 'tenant',
     LONGHAUL_JWT_SCOPE_CLAIM: props.tokens.scopeClaim ?? 'scope',
   };
+  const tenants = {
+    LONGHAUL_WEBHOOK_QUEUE_URL: context.storage.webhooks.queueUrl,
+    LONGHAUL_TENANT_LIMITS: tenantLimits(props.tenantLimits),
+  };
   const apiLogs = logGroup('ApiLogs');
   const api = bootstrap(scope, 'ApiFunction', context, {
     description: 'Longhaul - the HTTP interface',
@@ -69,7 +78,7 @@ export function functions(scope: Construct, context: FunctionsContext): Function
     logGroup: apiLogs,
     role: rights.api(apiLogs),
     // Where the console finds the live events.
-    environment: { ...tokens, LONGHAUL_PUSH_ENDPOINT: pushEndpoint },
+    environment: { ...tokens, ...tenants, LONGHAUL_PUSH_ENDPOINT: pushEndpoint },
   });
   const workerLogs = logGroup('WorkerLogs');
   const worker = bootstrap(scope, 'WorkerFunction', context, {
@@ -100,7 +109,12 @@ export function functions(scope: Construct, context: FunctionsContext): Function
     memorySize: 256,
     logGroup: webSocketLogs,
     role: rights.webSocket(webSocketLogs),
-    environment: { ...tokens, LONGHAUL_PUSH_ENDPOINT: pushEndpoint },
+    environment: {
+      ...tokens,
+      ...tenants,
+      LONGHAUL_PUSH_ENDPOINT: pushEndpoint,
+      LONGHAUL_WEBHOOK_SECRETS: props.webhookSecrets?.secretValue.unsafeUnwrap() ?? '',
+    },
   });
   const sweeperLogs = logGroup('SweeperLogs');
   const sweeper = bootstrap(scope, 'SweeperFunction', context, {
@@ -114,6 +128,20 @@ export function functions(scope: Construct, context: FunctionsContext): Function
   });
   invoke(scope, context, worker, webSocket, sweeper);
   return { api, worker, webSocket, sweeper, workerLogs };
+}
+
+/** The limits as the functions read them. */
+function tenantLimits(limits: TenantLimitsProps | undefined): string {
+  const written = (of: TenantLimitProps) => ({
+    jobs_open: of.jobsOpen,
+    submissions_per_second: of.submissionsPerSecond,
+    submissions_burst: of.submissionsBurst,
+    body_bytes: of.bodyBytes,
+    connections: of.connections,
+  });
+  if (!limits) return '';
+  const single = Object.entries(limits.tenants ?? {}).map(([tenant, own]) => [tenant, written(own)]);
+  return JSON.stringify({ ...written(limits), tenants: single.length > 0 ? Object.fromEntries(single) : undefined });
 }
 
 interface Bootstrap {
@@ -167,6 +195,14 @@ function invoke(scope: Construct, context: FunctionsContext, worker: lambda.Func
     // Bounds the workers before messages are received. Reserved concurrency would throttle after it, and each throttle
     // costs messages a receive.
     maxConcurrency: settings.maxConcurrency,
+  });
+  new lambda.EventSourceMapping(scope, 'WebhooksEventSource', {
+    target: webSocket,
+    eventSourceArn: storage.webhooks.queueArn,
+    batchSize: WEBHOOK_BATCH,
+    reportBatchItemFailures: true,
+    // Receivers that hang hold no more invocations than these, which leaves the watchers theirs.
+    maxConcurrency: WEBHOOK_CONCURRENCY,
   });
   const stream = new lambda.EventSourceMapping(scope, 'StreamEventSource', {
     target: webSocket,

@@ -1,2 +1,2 @@
 export { Longhaul } from './longhaul';
-export { AlarmProps, ApiProps, LogLevel, LonghaulProps, ModelProps, TokenProps, WorkerProps } from './properties';
+export { AlarmProps, ApiProps, LogLevel, LonghaulProps, ModelProps, TenantLimitProps, TenantLimitsProps, TokenProps, WorkerProps } from './properties';

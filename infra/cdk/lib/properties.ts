@@ -77,6 +77,29 @@ export interface WorkerProps {
   readonly batchSize?: number;
 }
 
+/** What a tenant may use. What is not named is as docs/limits.md says. */
+export interface TenantLimitProps {
+  /** Jobs that have not ended. */
+  readonly jobsOpen?: number;
+  /** Submissions a second, over time. */
+  readonly submissionsPerSecond?: number;
+  /** Submissions that may come at once. */
+  readonly submissionsBurst?: number;
+  /** Bytes of a submission's body. */
+  readonly bodyBytes?: number;
+  /** WebSocket connections at a time. */
+  readonly connections?: number;
+}
+
+/** What each tenant may use. */
+export interface TenantLimitsProps extends TenantLimitProps {
+  /**
+   * In what single tenants differ, by their names.
+   * @default all are alike
+   */
+  readonly tenants?: Record<string, TenantLimitProps>;
+}
+
 /** How the APIs are offered. */
 export interface ApiProps {
   /**
@@ -139,6 +162,17 @@ export type LogLevel = 'TRACE' | 'DEBUG' | 'INFO' | 'WARN' | 'ERROR';
 export interface LonghaulProps {
   readonly tokens: TokenProps;
   readonly model: ModelProps;
+  /**
+   * What each tenant may use.
+   * @default docs/limits.md has the defaults
+   */
+  readonly tenantLimits?: TenantLimitsProps;
+  /**
+   * The secret with what webhooks are signed with: a JSON object of tenants and their secrets (docs/webhooks.md). It is
+   * resolved at each deployment.
+   * @default no webhook is sent
+   */
+  readonly webhookSecrets?: ISecret;
   /**
    * The folder into which `make package` puts the functions, one folder each.
    * @default target/lambda of the repository that this file lies in

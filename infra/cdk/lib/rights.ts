@@ -30,11 +30,11 @@ export class Rights {
   ) {}
 
   api(logs: ILogGroup): iam.IRole {
-    const { table, jobs } = this.storage;
+    const { table, jobs, webhooks } = this.storage;
     return this.role('ApiRole', logs, [
       allow('Table', ['dynamodb:GetItem', 'dynamodb:BatchGetItem', 'dynamodb:Query', 'dynamodb:PutItem', 'dynamodb:UpdateItem'], table.tableArn),
       allow('Indexes', 'dynamodb:Query', [this.index('due'), this.index('jobs'), this.index('search')]),
-      allow('Continuations', 'sqs:SendMessage', jobs.queueArn),
+      allow('ContinuationsAndDeliveries', 'sqs:SendMessage', [jobs.queueArn, webhooks.queueArn]),
       allow('Payloads', ['s3:GetObject', 's3:PutObject'], this.payloads()),
     ], [this.missingPayloads()]);
   }
@@ -54,15 +54,18 @@ export class Rights {
   }
 
   webSocket(logs: ILogGroup): iam.IRole {
-    const { table, bucket, streamFailures } = this.storage;
+    const { table, bucket, streamFailures, webhooks } = this.storage;
     return this.role('WebSocketRole', logs, [
       allow('Table', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:BatchWriteItem'], table.tableArn),
-      allow('Connections', 'dynamodb:PutItem', table.tableArn, onlyKeys('CONN#*')),
+      allow('ConnectionsAndDeliveries', 'dynamodb:PutItem', table.tableArn, onlyKeys('CONN#*', 'HOOK#*', 'TENANT#*')),
+      allow('Books', 'dynamodb:UpdateItem', table.tableArn, onlyKeys('TENANT#*')),
+      allow('Deliveries', 'sqs:SendMessage', webhooks.queueArn),
       allow('Payloads', ['s3:GetObject', 's3:DeleteObject'], this.payloads()),
       allow('PayloadsOfExpiredJobs', 's3:ListBucket', bucket.bucketArn),
       this.push(),
     ], [
       allow('EventSource', ['dynamodb:DescribeStream', 'dynamodb:GetShardIterator', 'dynamodb:GetRecords'], table.tableStreamArn ?? ''),
+      allow('DeliveriesEventSource', ['sqs:ReceiveMessage', 'sqs:DeleteMessage', 'sqs:GetQueueAttributes'], webhooks.queueArn),
       // AWS has no finer resource for this one, nor for traces.
       allow('FindStream', 'dynamodb:ListStreams', '*'),
       allow('StreamFailures', 'sqs:SendMessage', streamFailures.queueArn),
@@ -127,6 +130,6 @@ export class Rights {
   }
 }
 
-function onlyKeys(pattern: string) {
-  return { 'ForAllValues:StringLike': { 'dynamodb:LeadingKeys': [pattern] } };
+function onlyKeys(...patterns: string[]) {
+  return { 'ForAllValues:StringLike': { 'dynamodb:LeadingKeys': patterns } };
 }

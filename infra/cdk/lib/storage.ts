@@ -13,6 +13,8 @@ import { Settings } from './properties';
 const RECEIVES_MAX = 10;
 /** By this much longer than the worker may take a message stays hidden: Lambda may try again after a throttle. */
 const VISIBILITY_MARGIN = Duration.minutes(1);
+/** Longer than the function that delivers may take, with room for Lambda's own tries after a throttle. */
+const WEBHOOK_VISIBILITY = Duration.minutes(3);
 /** The longest that SQS keeps a message. */
 const MESSAGE_RETENTION = Duration.days(14);
 
@@ -24,6 +26,8 @@ export interface Storage {
   readonly deadLetters: sqs.Queue;
   /** Where Lambda notes parts of the stream that it gave up on. They are no jobs and so no dead letters. */
   readonly streamFailures: sqs.Queue;
+  /** When a webhook delivery is to be looked at. */
+  readonly webhooks: sqs.Queue;
 }
 
 export function storage(scope: Construct, name: string, settings: Settings, key: IKey | undefined): Storage {
@@ -117,5 +121,13 @@ function queues(scope: Construct, name: string, settings: Settings, key: IKey | 
     queueName: `${name}-stream-failures`,
     redriveAllowPolicy: { redrivePermission: sqs.RedrivePermission.DENY_ALL },
   });
-  return { jobs, deadLetters, streamFailures };
+  // A message carries no state: the delivery's item has it, counts its tries and ends them, so that there is nothing here
+  // for a dead-letter queue to keep.
+  const webhooks = new sqs.Queue(scope, 'WebhooksQueue', {
+    ...safe,
+    queueName: `${name}-webhooks`,
+    visibilityTimeout: WEBHOOK_VISIBILITY,
+    redriveAllowPolicy: { redrivePermission: sqs.RedrivePermission.DENY_ALL },
+  });
+  return { jobs, deadLetters, streamFailures, webhooks };
 }

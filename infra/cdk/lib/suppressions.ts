@@ -28,6 +28,11 @@ export function suppressions(system: IConstruct): Suppression[] {
       at: ['StreamFailuresQueue'],
       reason: 'It is itself where failures end: the on-failure destination of the stream.',
     },
+    {
+      rules: ['AwsSolutions-SQS3', 'Serverless-SQSRedrivePolicy'],
+      at: ['WebhooksQueue'],
+      reason: "A message carries no state: the delivery's item has it, counts its tries and ends them, and a person orders it again there.",
+    },
     { rules: ['Serverless-SQSRedrivePolicy'], at: ['DeadLetterQueue'], reason: 'It is itself the dead-letter queue.' },
     {
       rules: [`AwsSolutions-IAM5[Resource::<${bucket}.Arn>/jobs/*]`],
@@ -71,7 +76,7 @@ export function suppressions(system: IConstruct): Suppression[] {
     },
     {
       rules: ['Serverless-LambdaEventSourceMappingDestination'],
-      at: ['JobsEventSource'],
+      at: ['JobsEventSource', 'WebhooksEventSource'],
       reason: 'SQS event sources have no on-failure destination: the queue has its dead-letter queue.',
     },
   ];

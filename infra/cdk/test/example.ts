@@ -17,6 +17,7 @@ import { Longhaul, LonghaulProps } from '../lib';
 
 export const KEY_ARN = 'arn:aws:kms:eu-west-1:111122223333:key/0f5c1c1e-9d3b-4f39-8f7e-3d8f2f1c7a10';
 const SECRET_ARN = 'arn:aws:secretsmanager:eu-west-1:111122223333:secret:model-key-AbCdEf';
+const WEBHOOK_SECRETS_ARN = 'arn:aws:secretsmanager:eu-west-1:111122223333:secret:webhook-secrets-GhIjKl';
 const TOPIC_ARN = 'arn:aws:sns:eu-west-1:111122223333:alarms';
 
 /** Stands for what `make package` makes. */
@@ -43,6 +44,8 @@ export function everything(stack: Stack): LonghaulProps {
     ...rest,
     tokens: { ...tokens, tenantClaim: 'org', scopeClaim: 'permissions', authorizerAtGateway: true },
     model: { ...model, key: Secret.fromSecretCompleteArn(stack, 'ModelKey', SECRET_ARN), timeLimit: Duration.minutes(5) },
+    tenantLimits: { jobsOpen: 500, tenants: { acme: { jobsOpen: 5000 } } },
+    webhookSecrets: Secret.fromSecretCompleteArn(stack, 'WebhookSecrets', WEBHOOK_SECRETS_ARN),
     architecture: Architecture.X86_64,
     worker: { timeout: Duration.minutes(5), memorySize: 1024, maxConcurrency: 200, batchSize: 100 },
     api: {

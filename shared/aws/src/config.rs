@@ -107,6 +107,9 @@ pub struct Config {
     pub webhook_secrets: BTreeMap<TenantId, Vec<Secret>>,
     /// What tenants may use.
     pub tenant_limits: TenantLimitsTable,
+    /// Whether the api hands its answers over as they are written (`LONGHAUL_RESPONSE_STREAM`), which only a function URL
+    /// of that mode takes.
+    pub response_stream: bool,
     /// Whether reports may go to this very machine: for development, and never on AWS.
     pub webhook_loopback: bool,
     /// Hosts beyond the public internet that tools of definitions may reach (`LONGHAUL_TOOL_HOSTS`).
@@ -140,6 +143,7 @@ impl Config {
             webhook_secrets: variables.webhook_secrets()?,
             tenant_limits: variables.tenant_limits()?,
             tokens: variables.tokens(),
+            response_stream: variables.optional("LONGHAUL_RESPONSE_STREAM").is_some(),
             webhook_loopback: variables.optional("LONGHAUL_WEBHOOK_LOOPBACK").is_some(),
             tool_hosts: list(variables.optional("LONGHAUL_TOOL_HOSTS").as_deref()),
         })

@@ -33,6 +33,9 @@ pub struct Connection {
     pub token_expires_at: Timestamp,
     /// When it was opened.
     pub connected_at: Timestamp,
+    /// When it was opened by the gateway's own clock, in milliseconds, where the gateway says so: an id that is given out
+    /// again is told by it from the connection that had it before.
+    pub opened: Option<u64>,
 }
 
 impl Connection {
@@ -170,6 +173,7 @@ pub(crate) fn connection_item(connection: &Connection) -> Item {
         ("connected_at".to_owned(), time(connection.connected_at)),
         (EXPIRY_ATTRIBUTE.to_owned(), number(connection.expires())),
     ]);
+    item.extend(connection.opened.map(|opened| ("opened".to_owned(), number(opened))));
     item
 }
 
@@ -181,6 +185,7 @@ pub(crate) fn read_connection(id: &str, item: &Item) -> Result<Connection, Store
         subject: reader.text("subject")?.to_owned(),
         token_expires_at: reader.time("token_expires_at")?,
         connected_at: reader.time("connected_at")?,
+        opened: if reader.has("opened") { Some(reader.number("opened")?) } else { None },
     })
 }
 

@@ -56,7 +56,8 @@ impl TenantLimitsTable {
 }
 
 impl AwsStore {
-    /// Writes down that submissions were admitted, and tells what the tenant uses with them (one small write).
+    /// Writes down that submissions were admitted, and tells what the tenant uses with them (one small write). `was_idle`
+    /// is whether the tenant's whole burst was free as last known: a guess that is wrong costs another try.
     ///
     /// # Errors
     /// Store errors.
@@ -65,6 +66,7 @@ impl AwsStore {
         tenant: &TenantId,
         count: u32,
         limits: &TenantLimits,
+        was_idle: bool,
         now: Timestamp,
     ) -> Result<Use, StoreError> {
         const ACTION: &str = "writing down a tenant's use";
@@ -73,8 +75,8 @@ impl AwsStore {
         let now_micros = now.as_millis().saturating_mul(1_000);
         let cost = limits.interval_micros().saturating_mul(u64::from(count));
         // A tenant that was idle has its whole burst again: its rate counts from now. One that was not goes on from
-        // where it stands. Which of the two holds is a condition of the write, and most who write were here before.
-        let mut idle = false;
+        // where it stands. Which of the two holds is a condition of the write; what the caller knows is tried first.
+        let mut idle = was_idle;
         for _ in 0..CHARGE_TRIES_MAX {
             let call = self
                 .dynamodb()

@@ -127,6 +127,12 @@ impl Known {
         verdict
     }
 
+    /// Whether the tenant's whole burst was free when the store was last asked, by which the next write is formed.
+    #[must_use]
+    pub fn was_idle(&self, now: Timestamp) -> bool {
+        self.told.is_none_or(|(told, _)| told.rate_at_micros <= now.as_millis().saturating_mul(1_000))
+    }
+
     /// The store has answered to what was written.
     pub const fn written(&mut self, count: u32, told: Use, now: Timestamp) {
         self.unwritten = self.unwritten.saturating_sub(count);
@@ -134,8 +140,9 @@ impl Known {
     }
 
     fn decide(&self, limits: &TenantLimits, now: Timestamp) -> Verdict {
-        // Whoever knows nothing lets one in and learns by writing it down.
-        let Some((told, at)) = self.told else { return Verdict::Admit { write: true } };
+        // Whoever knows nothing lets one in, and learns by writing it down with the second: a process that was just
+        // started has enough to do.
+        let Some((told, at)) = self.told else { return Verdict::Admit { write: self.unwritten > 0 } };
         let now_micros = now.as_millis().saturating_mul(1_000);
         let unwritten = u64::from(self.unwritten);
         let used =
@@ -252,8 +259,8 @@ mod tests {
     fn what_is_open_is_bounded_exactly_near_the_limit() {
         let limits = TenantLimits { jobs_open: 5, submissions_per_second: 1_000, submissions_burst: 1_000, ..LIMITS };
         let mut world = World::of(1);
-        for _ in 0..5 {
-            assert!(matches!(world.submit(0, &limits, at(0)), Verdict::Admit { write: true }));
+        for n in 0..5 {
+            assert_eq!(world.submit(0, &limits, at(0)), Verdict::Admit { write: n > 0 });
         }
         let verdict = world.submit(0, &limits, at(1));
         assert!(matches!(verdict, Verdict::Refuse { limit: Limit::JobsOpen, value: 5, .. }), "{verdict:?}");

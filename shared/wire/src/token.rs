@@ -8,6 +8,7 @@
 //! `jobs:operate` (replay), `agents:write` (define agents),
 //! `tenant:admin` (settle what holds for all jobs of the tenant). A token without scopes proves who somebody is and allows nothing.
 
+mod expiry;
 mod keys;
 
 use jsonwebtoken::{Validation, decode, decode_header};
@@ -112,6 +113,7 @@ pub enum TokenError {
     KeysUnavailable(#[source] Option<KeysError>),
 }
 
+pub use expiry::expires_at;
 pub use keys::KeysError;
 
 impl TokenError {

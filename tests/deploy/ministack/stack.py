@@ -106,7 +106,8 @@ class Stack:
         for name in ("TenantTokens", "TenantMoney", "Dashboard"):
             del template["Resources"][name]
         # The loopback has no TLS, and with the roles MiniStack enforces the refusal of whoever comes without.
-        for name in ("BucketPolicy", "JobsQueuePolicy", "DeadLetterQueuePolicy", "StreamFailuresQueuePolicy"):
+        for name in ("BucketPolicy", "JobsQueuePolicy", "DeadLetterQueuePolicy", "StreamFailuresQueuePolicy",
+                     "WebhooksQueuePolicy"):
             del template["Resources"][name]
         # A parameter of type Number stays a text in it, which its event source cannot compare.
         source = template["Resources"]["JobsEventSource"]["Properties"]

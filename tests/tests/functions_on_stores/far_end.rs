@@ -31,6 +31,12 @@ pub(crate) enum Mood {
     Full(u32),
     /// The gateway does not work.
     Broken,
+    /// We have no right to post.
+    Forbidden,
+    /// The id is none.
+    Malformed,
+    /// No answer comes.
+    Hangs,
 }
 
 /// One call that came in.
@@ -48,6 +54,10 @@ pub(crate) struct Call {
 #[derive(Default)]
 struct Seen {
     calls: Vec<Call>,
+    /// Posts by connection, whatever became of them.
+    posts: BTreeMap<String, usize>,
+    /// Bytes of the largest post.
+    largest: usize,
     moods: BTreeMap<String, Mood>,
     /// What the webhook answers, one after the other, and then 204: a status, and seconds of `Retry-After`.
     webhook: Vec<(u16, Option<u64>)>,
@@ -108,6 +118,20 @@ impl FarEnd {
         function(&self.ground, &self.base, changes).await
     }
 
+    pub(crate) fn clear_mood(&self, connection: &str) {
+        self.seen.lock().unwrap().moods.remove(connection);
+    }
+
+    /// How often a connection was posted to so far.
+    pub(crate) fn posts(&self, connection: &str) -> usize {
+        self.seen.lock().unwrap().posts.get(connection).copied().unwrap_or_default()
+    }
+
+    /// Bytes of the largest post so far.
+    pub(crate) fn largest_post(&self) -> usize {
+        self.seen.lock().unwrap().largest
+    }
+
     /// Takes what has come in for one connection or webhook.
     pub(crate) fn take(&self, to: &str) -> Vec<Call> {
         let mut seen = self.seen.lock().unwrap();
@@ -128,13 +152,18 @@ impl FarEnd {
 
     /// A client's handshake with these headers and parameters.
     pub(crate) async fn connect(&self, connection: &str, headers: Value, parameters: Value) -> Value {
+        self.invoke(self.handshake(connection, headers, parameters)).await
+    }
+
+    /// The event of such a handshake.
+    pub(crate) fn handshake(&self, connection: &str, headers: Value, parameters: Value) -> Value {
         let mut event = json!({ "headers": headers, "multiValueHeaders": {} });
         if parameters != Value::Null {
             event["queryStringParameters"] = parameters;
         }
         event["requestContext"] = context(connection, "$connect", "CONNECT");
         event["isBase64Encoded"] = json!(false);
-        self.invoke(event).await
+        event
     }
 
     /// A client of this tenant comes in.
@@ -153,6 +182,7 @@ impl FarEnd {
             subject: "ada".to_owned(),
             token_expires_at: at(1),
             connected_at: at(600),
+            opened: None,
         };
         self.ground.store.put_connection(&connection).await.unwrap();
         connection
@@ -167,7 +197,13 @@ impl FarEnd {
 
     /// A client goes.
     pub(crate) async fn go(&self, connection: &str) -> Value {
+        self.gone(connection, 1_795_953_600_000).await
+    }
+
+    /// Word that a client has gone which the gateway had let in at this time.
+    pub(crate) async fn gone(&self, connection: &str, opened: u64) -> Value {
         let mut context = context(connection, "$disconnect", "DISCONNECT");
+        context["connectedAt"] = json!(opened);
         context["disconnectStatusCode"] = json!(1_005);
         context["disconnectReason"] = json!("Client-side close frame status not set");
         let headers = json!({ "Host": "127.0.0.1", "x-api-key": "", "X-Forwarded-For": "", "x-restapi": "" });
@@ -211,6 +247,15 @@ fn context(connection: &str, route: &str, kind: &str) -> Value {
 
 async fn take_post(State(seen): State<Arc<Mutex<Seen>>>, Path(connection): Path<String>, request: Request) -> Response {
     let call = read(connection.clone(), request).await;
+    let mood = {
+        let mut seen = seen.lock().unwrap();
+        *seen.posts.entry(connection.clone()).or_default() += 1;
+        seen.largest = seen.largest.max(call.bytes.len());
+        seen.moods.get(&connection).copied()
+    };
+    if mood == Some(Mood::Hangs) {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
     let mut seen = seen.lock().unwrap();
     let refused = |status: StatusCode, name: &'static str| (status, [("x-amzn-errortype", name)], "{}").into_response();
     match seen.moods.get_mut(&connection) {
@@ -220,7 +265,9 @@ async fn take_post(State(seen): State<Arc<Mutex<Seen>>>, Path(connection): Path<
             *times -= 1;
             return refused(StatusCode::TOO_MANY_REQUESTS, "LimitExceededException");
         }
-        Some(Mood::Full(_)) | None => {}
+        Some(Mood::Forbidden) => return refused(StatusCode::FORBIDDEN, "ForbiddenException"),
+        Some(Mood::Malformed) => return refused(StatusCode::BAD_REQUEST, "BadRequestException"),
+        Some(Mood::Full(_) | Mood::Hangs) | None => {}
     }
     seen.calls.push(call);
     StatusCode::OK.into_response()

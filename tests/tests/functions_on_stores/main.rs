@@ -17,6 +17,7 @@ mod faulty;
 mod front;
 mod fuzz;
 mod ground;
+mod pushes;
 mod queue_faults;
 mod stream;
 mod sweeper;

@@ -180,6 +180,7 @@ fn connection(id: &str) -> Connection {
         subject: "ada".to_owned(),
         token_expires_at: now().plus(Duration::from_secs(600)),
         connected_at: now(),
+        opened: None,
     }
 }
 

@@ -15,3 +15,4 @@ mod refusals;
 mod reports;
 mod survival;
 mod watching;
+mod webhooks;

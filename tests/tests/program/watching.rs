@@ -94,3 +94,43 @@ async fn listen(url: &str, token: &str, job: &str) -> (Vec<Value>, Value) {
         }
     }
 }
+
+/// Reads a stream of events as it comes: each event with the time at which it was there.
+async fn read_stream(url: &str, token: &str, last: Option<u64>) -> Vec<(u64, std::time::Instant)> {
+    let mut request = reqwest::Client::new().get(url).bearer_auth(token).header("accept", "text/event-stream");
+    if let Some(last) = last {
+        request = request.header("last-event-id", last.to_string());
+    }
+    let mut response = request.send().await.unwrap();
+    assert_eq!(
+        (response.status().as_u16(), response.headers()["content-type"].to_str().unwrap()),
+        (200, "text/event-stream")
+    );
+    let (mut text, mut seen) = (String::new(), Vec::new());
+    while let Some(piece) = tokio::time::timeout(PATIENCE, response.chunk()).await.expect("a piece").unwrap() {
+        text.push_str(std::str::from_utf8(&piece).unwrap());
+        while let Some((block, rest)) = text.split_once("\n\n") {
+            if let Some(id) = block.lines().find_map(|line| line.strip_prefix("id: ")) {
+                seen.push((id.parse().unwrap(), std::time::Instant::now()));
+            }
+            text = rest.to_owned();
+        }
+    }
+    seen
+}
+
+/// Through gateway, Runtime API and function, the pieces of a stream come as they are written and not at its end.
+#[test]
+fn a_stream_of_events_comes_piece_by_piece() {
+    let stack = Stack::up(&["--think-ms", "400"]);
+    let id = stack.submit("agent-10", &json!({"steps": 6}));
+    let url = format!("{}/v1/jobs/{id}/events", stack.address("api"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let seen = runtime.block_on(read_stream(&url, &stack.token("local"), None));
+    let positions: Vec<u64> = seen.iter().map(|(position, _)| *position).collect();
+    assert_eq!(positions, (1..=8).collect::<Vec<u64>>(), "claimed, six steps, completed; and then the stream ends");
+    let took = seen[7].1 - seen[1].1;
+    assert!(took > std::time::Duration::from_millis(1_200), "five steps of 400 ms lie between: {took:?}");
+    let resumed = runtime.block_on(read_stream(&url, &stack.token("local"), Some(5)));
+    assert_eq!(resumed.iter().map(|(position, _)| *position).collect::<Vec<u64>>(), [6, 7, 8]);
+}

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::extract::{FromRequestParts, RawQuery, State};
 use axum::response::Response;
-use http::StatusCode;
 use http::request::Parts;
+use http::{HeaderMap, StatusCode};
 use lambda_http::Context;
 use longhaul::engine::{Batch, JobId, Seq};
 use longhaul_wire::events::EventList;
@@ -14,6 +14,7 @@ use longhaul_wire::problem::ProblemBody;
 use longhaul_wire::{Event, Scope, limits};
 use tokio::time::Instant;
 
+use super::event_stream;
 use crate::answer::{Refused, json};
 use crate::extract::{Called, JobPath};
 use crate::parameters::Parameters;
@@ -21,7 +22,7 @@ use crate::service::{Service, now};
 use crate::watch;
 
 /// Time that a waiting request keeps back from its invocation's deadline for the answer.
-const ANSWER_RESERVE: Duration = Duration::from_millis(1_500);
+pub(super) const ANSWER_RESERVE: Duration = Duration::from_millis(1_500);
 
 /// The invocation that a request came in, where one did.
 #[derive(Debug, Clone)]
@@ -45,15 +46,23 @@ pub(super) fn deadline(seconds: u64, context: Option<&Context>) -> Instant {
 /// Gives the events behind a position, in order.
 ///
 /// With `wait` and nothing there yet, the answer waits for the first. `next` is the `after` of the next request.
+///
+/// With `Accept: text/event-stream` they come as they happen, as server-sent events: `id` is the position to resume from
+/// (`Last-Event-ID`, which stands above `after`), `data` the event. The stream ends with the job, with the token, and
+/// otherwise after a while; who resumes misses nothing. Resumed behind the job's end, the answer is 204, at which an
+/// `EventSource` stops.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}/events", tag = "jobs", operation_id = "getEvents",
     params(
         ("id" = uuid::Uuid, Path, description = "The job"),
         ("after" = Option<u64>, Query, description = "Only events behind this position, by default all"),
         ("wait" = Option<u64>, Query, maximum = 25, description = "Seconds to wait for the first, by default 0"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Of a stream: only events behind this position"),
     ),
     responses(
-        (status = 200, description = "Events in order; none when none came in time.", body = EventList),
+        (status = 200, description = "Events in order; none when none came in time.", content(
+            (EventList = "application/json"), (String = "text/event-stream"))),
+        (status = 204, description = "Of a stream: the job had ended at this position."),
         (status = "default", description = "A problem.", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
@@ -62,6 +71,7 @@ pub(super) async fn events(
     called: Called,
     JobPath(job): JobPath,
     invocation: Invocation,
+    headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refused> {
     called.0.require(Scope::Read)?;
@@ -71,6 +81,10 @@ pub(super) async fn events(
     parameters.end()?;
     let store = service.store();
     let item = watch::item(store, &called.job(job)).await?;
+    if event_stream::asked(&headers) {
+        let after = event_stream::last_event_id(&headers)?.unwrap_or(after);
+        return event_stream::open(&service, item, after, invocation.0.as_ref(), &headers).await;
+    }
     // What the reader has seen last, a page, and one more that tells whether anything follows.
     let part = store.journal_part(job, Seq(after.max(Seq::FIRST.0)), limits::EVENTS_PAGE_MAX + 2).await?;
     let mut page = page(job, after, &part);

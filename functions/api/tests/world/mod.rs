@@ -134,9 +134,18 @@ impl World {
     }
 
     pub(crate) fn token(&self, tenant: &str, scopes: &str) -> String {
+        self.token_until(tenant, scopes, 4_102_444_800)
+    }
+
+    /// A token that is good for some seconds.
+    pub(crate) fn token_for(&self, tenant: &str, scopes: &str, seconds: u64) -> String {
+        self.token_until(tenant, scopes, longhaul::Clock::of_machine().now().as_seconds() + seconds)
+    }
+
+    fn token_until(&self, tenant: &str, scopes: &str, exp: u64) -> String {
         let claims = json!({
             "iss": ISSUER, "aud": AUDIENCE, "sub": format!("user-of-{tenant}"), "tenant": tenant, "scope": scopes,
-            "exp": 4_102_444_800_u64,
+            "exp": exp,
         });
         self.sign(claims.as_object().unwrap())
     }

@@ -15,14 +15,16 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::serve::ListenerExt as _;
+use futures::StreamExt as _;
 use serde::Deserialize;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 mod slot;
 
 use slot::Refusal;
-pub(crate) use slot::{Answer, Closed, FunctionFault, Readiness, Slot, Work};
+pub(crate) use slot::{Answer, Closed, FunctionFault, Readiness, Slot, Streamed, Work};
 
 /// Largest event and largest answer of a synchronous invocation, in bytes; Lambda's own limit (6 MB).
 pub const PAYLOAD_MAX_BYTES: usize = 6 * 1024 * 1024;
@@ -32,6 +34,13 @@ const ERROR_REPORT_MAX_BYTES: usize = 256 * 1024;
 
 /// Header by which a runtime names the class of the error that it reports.
 const ERROR_TYPE_HEADER: &str = "lambda-runtime-function-error-type";
+
+/// Header by which a runtime says that it writes its answer piece by piece.
+const RESPONSE_MODE_HEADER: &str = "lambda-runtime-function-response-mode";
+
+/// Pieces of an answer that wait for whoever reads them: more than a few, and a process would write ahead of a reader
+/// that is not there any more.
+const CHUNKS_WAITING_MAX: usize = 16;
 
 /// The running Runtime API server. It ends when the value is dropped.
 #[derive(Debug)]
@@ -151,9 +160,13 @@ async fn next(
 async fn response(
     State(slots): State<Slots>,
     Path((function, instance, request_id)): Path<(String, String, String)>,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Refusal> {
     let slot = slots.find(function, instance)?;
+    if headers.get(RESPONSE_MODE_HEADER).is_some_and(|mode| mode.as_bytes().eq_ignore_ascii_case(b"streaming")) {
+        return pass_on(&slot, &request_id, body).await;
+    }
     match to_bytes(body, PAYLOAD_MAX_BYTES).await {
         Ok(payload) => slot.answer(&request_id, Answer::Done(payload)).map(|()| accepted()),
         Err(reason) => {
@@ -167,6 +180,34 @@ async fn response(
             Err(Refusal::TooLarge)
         }
     }
+}
+
+/// Passes an answer on as it is written. When nobody reads it any more the rest is not waited for: the process sees its
+/// connection end, and goes on to its next work.
+async fn pass_on(slot: &Slot, request_id: &str, body: Body) -> Result<Response, Refusal> {
+    let (chunks, taken) = mpsc::channel(CHUNKS_WAITING_MAX);
+    slot.begin_stream(request_id, taken)?;
+    let mut pieces = body.into_data_stream();
+    loop {
+        let piece = tokio::select! {
+            piece = pieces.next() => piece,
+            () = chunks.closed() => break,
+        };
+        match piece {
+            Some(Ok(piece)) => {
+                if chunks.send(piece).await.is_err() {
+                    break;
+                }
+            }
+            Some(Err(error)) => {
+                tracing::debug!(request_id, %error, "an answer broke off while it was written");
+                break;
+            }
+            None => break,
+        }
+    }
+    drop(chunks);
+    slot.end_stream(request_id).map(|()| accepted())
 }
 
 async fn error(

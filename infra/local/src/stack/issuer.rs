@@ -25,6 +25,10 @@ pub const TENANT_DEFAULT: &str = "local";
 const SCOPES: &str = "jobs:read jobs:write jobs:operate agents:write tenant:admin";
 /// The key's file in the data folder.
 const KEY_FILE: &str = "signing-key.p8";
+/// The file of the webhook secret in the data folder.
+const WEBHOOK_SECRET_FILE: &str = "webhook-secret";
+/// Bytes of that secret: as long as what HMAC-SHA256 makes of it.
+const WEBHOOK_SECRET_BYTES: usize = 32;
 /// The key's name in tokens; there is one.
 const KEY_ID: &str = "dev-1";
 
@@ -111,10 +115,36 @@ impl Issuer {
     }
 }
 
-/// Makes a key that only its owner may read. Written beside and renamed, so that a crash leaves no half of one.
+/// What webhooks of the embedded stack's own tenant are signed with: a secret that is made at the first time and kept in
+/// the data folder, in the file `webhook-secret`.
+///
+/// # Errors
+/// See [`IssuerError`].
+pub(super) fn webhook_secret(data: &Path) -> Result<String, IssuerError> {
+    use base64::Engine as _;
+    let path = data.join(WEBHOOK_SECRET_FILE);
+    match std::fs::read_to_string(&path) {
+        Ok(secret) => return Ok(secret.trim().to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(source) => return Err(IssuerError::File { path, source }),
+    }
+    let mut bytes = [0; WEBHOOK_SECRET_BYTES];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| IssuerError::Make)?;
+    let secret = format!("whsec_{}", base64::engine::general_purpose::STANDARD.encode(bytes));
+    write(&path, format!("{secret}\n").as_bytes())?;
+    Ok(secret)
+}
+
+/// Makes a key.
 fn make(path: &Path) -> Result<Vec<u8>, IssuerError> {
     let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
         .map_err(|_| IssuerError::Make)?;
+    write(path, document.as_ref())?;
+    Ok(document.as_ref().to_vec())
+}
+
+/// Writes a file that only its owner may read. Written beside and renamed, so that a crash leaves no half of one.
+fn write(path: &Path, content: &[u8]) -> Result<(), IssuerError> {
     let failed = |source| IssuerError::File { path: path.to_owned(), source };
     let beside = path.with_extension("new");
     let mut options = std::fs::OpenOptions::new();
@@ -122,8 +152,7 @@ fn make(path: &Path) -> Result<Vec<u8>, IssuerError> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(&beside).map_err(failed)?;
-    io::Write::write_all(&mut file, document.as_ref()).map_err(failed)?;
+    io::Write::write_all(&mut file, content).map_err(failed)?;
     file.sync_all().map_err(failed)?;
-    std::fs::rename(&beside, path).map_err(failed)?;
-    Ok(document.as_ref().to_vec())
+    std::fs::rename(&beside, path).map_err(failed)
 }

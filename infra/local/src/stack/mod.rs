@@ -40,6 +40,10 @@ const STREAM_BATCH_SIZE: usize = 100;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Processes of the api function: each long poll holds one.
 const API_CONCURRENCY: usize = 32;
+/// Time limit of a stream of events, which its reader then resumes.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(60);
+/// Processes that stream events: each reader holds one.
+const STREAM_CONCURRENCY: usize = 64;
 /// Processes of the websocket function.
 const WEBSOCKET_CONCURRENCY: usize = 8;
 /// The functions, each of which signs with a key of its own, as each has a role of its own on AWS.
@@ -173,9 +177,10 @@ pub struct Stack {
     _folder: Folder,
 }
 
-/// The four functions.
+/// The four functions, and the api a second time, for streams of events.
 struct Four {
     api: Function,
+    streams: Function,
     worker: Function,
     websocket: Function,
     sweeper: Function,
@@ -203,7 +208,8 @@ impl Stack {
             None => Some(rehearsal::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), options.rehearsal).await?),
         };
         let ports = Ports::choose(&options)?;
-        let env = environment(&options, &stores, rehearsal.as_ref(), ports, &shipped);
+        let secret = issuer::webhook_secret(&options.data)?;
+        let env = environment(&options, &stores, rehearsal.as_ref(), ports, &shipped, &secret);
         folder.say_access(&access_of(&env))?;
         let config = Config::from_lookup(|name| env.get(name).cloned())?;
         let store = AwsStore::connect(config).await;
@@ -221,6 +227,7 @@ impl Stack {
         let gateway = |what, port| move |source| StackError::Gateway { what, port, source };
         let http = HttpGateway::start(HttpGatewayConfig {
             routes: issuer.routes()?,
+            streams: Some(four.streams.clone()),
             ..HttpGatewayConfig::new(ports.api, four.api.clone())
         })
         .await
@@ -313,6 +320,7 @@ fn environment(
     rehearsal: Option<&RehearsalHandle>,
     ports: Ports,
     shipped: &Path,
+    webhook_secret: &str,
 ) -> BTreeMap<String, String> {
     let sqs = &stores.sqs;
     let mut env = BTreeMap::from(
@@ -329,6 +337,7 @@ fn environment(
             ("LONGHAUL_CORPUS", shipped.join(corpus::CORPUS_FOLDER).display().to_string()),
             ("LONGHAUL_LOG_FORMAT", "text".to_owned()),
             ("LONGHAUL_WEBHOOK_LOOPBACK", "1".to_owned()),
+            ("LONGHAUL_WEBHOOK_SECRETS", serde_json::json!({ TENANT_DEFAULT: webhook_secret }).to_string()),
             ("AWS_ENDPOINT_URL_DYNAMODB", stores.dynamodb.endpoint().to_owned()),
             ("AWS_ENDPOINT_URL_SQS", sqs.endpoint.clone()),
             ("AWS_ENDPOINT_URL_S3", stores.s3.endpoint.clone()),
@@ -391,9 +400,16 @@ async fn add_functions(
     };
     let offsets = options.worker_clock_offsets_seconds.iter();
     let env_in_turn = offsets.map(|seconds| (OFFSET_VARIABLE.to_owned(), seconds.to_string())).collect();
+    let streaming = [("LONGHAUL_RESPONSE_STREAM".to_owned(), "1".to_owned())];
+    let streams = FunctionConfig {
+        args: vec!["function".into(), "api".into()],
+        env: env.clone().into_iter().chain(streaming).collect(),
+        ..function("streams", STREAM_TIMEOUT, STREAM_CONCURRENCY)
+    };
     let worker = FunctionConfig { env_in_turn, ..function("worker", options.worker_timeout, options.workers) };
     Ok(Four {
         api: functions.add(function("api", ANSWER_TIMEOUT, API_CONCURRENCY)).await?,
+        streams: functions.add(streams).await?,
         worker: functions.add(worker).await?,
         websocket: functions.add(function("websocket", ANSWER_TIMEOUT, WEBSOCKET_CONCURRENCY)).await?,
         sweeper: functions.add(function("sweeper", ANSWER_TIMEOUT, 1)).await?,

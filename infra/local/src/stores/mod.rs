@@ -39,7 +39,7 @@ const DEAD_LETTER_RETENTION_SECONDS: u32 = 1_209_600;
 
 /// How long a message about a webhook delivery stays hidden: longer than the function that makes it may take, and long
 /// enough for another try of Lambda's after a throttle.
-const WEBHOOK_VISIBILITY_SECONDS: u32 = 60;
+const WEBHOOK_VISIBILITY_SECONDS: u32 = 180;
 
 /// The ports of the services on 127.0.0.1; 0 lets the system choose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -324,6 +324,7 @@ fn a_connection_and_its_subscription() {
         subject: "ada".to_owned(),
         token_expires_at: LATER,
         connected_at: NOW,
+        opened: None,
     };
     holds("connection", &shape(&connection_item(&connection)));
     assert_eq!(read_connection(&connection.id, &item("connection")).unwrap(), connection);

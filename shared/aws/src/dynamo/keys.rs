@@ -76,11 +76,6 @@ pub(crate) fn delivery_sort(at: Seq) -> String {
     format!("{:010}", at.0)
 }
 
-/// The partition of what belongs to a tenant.
-pub(crate) fn tenant_partition(tenant: &TenantId) -> String {
-    format!("TENANT#{tenant}")
-}
-
 /// The sort key of a tenant's connection.
 pub(crate) fn tenant_connection_sort(connection: &str) -> String {
     format!("{CONNECTION_PREFIX}{connection}")

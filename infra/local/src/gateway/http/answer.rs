@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -36,6 +36,23 @@ struct Answer {
 /// Headers that belong to one connection, not to the message; the server sets its own.
 const CONNECTION_HEADERS: [HeaderName; 5] =
     [header::CONNECTION, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::TE, header::UPGRADE];
+
+/// Reads the answer to a request of this method. That to a HEAD has no body, and says the length of the one that a GET
+/// would have: there the function alone can know it.
+pub(super) fn read_to(method: &Method, answer: &[u8]) -> Result<Response, Malformed> {
+    let mut response = read(answer)?;
+    if method == Method::HEAD {
+        let value: Value = serde_json::from_slice(answer).map_err(Malformed::Json)?;
+        let headers = value.get("headers").and_then(Value::as_object).into_iter().flatten();
+        let mut lengths = headers.filter(|(name, _)| name.eq_ignore_ascii_case(header::CONTENT_LENGTH.as_str()));
+        let length = lengths.next().and_then(|(_, length)| length.as_str()?.parse::<u64>().ok());
+        if let Some(length) = length {
+            response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        *response.body_mut() = Body::empty();
+    }
+    Ok(response)
+}
 
 /// Reads an answer. One without a status code is taken as the body of a successful JSON response, as the gateway does.
 pub(super) fn read(answer: &[u8]) -> Result<Response, Malformed> {
@@ -140,6 +157,17 @@ mod tests {
             let bytes = axum::body::to_bytes(response.into_body(), 100).await.unwrap();
             assert_eq!(bytes, body);
         }
+    }
+
+    #[test]
+    fn the_answer_to_a_head_says_how_long_the_body_would_be() {
+        let answer = json!({"statusCode": 200, "headers": {"Content-Length": "5"}, "body": ""}).to_string();
+        let head = read_to(&Method::HEAD, answer.as_bytes()).unwrap();
+        assert_eq!(head.headers().get("content-length").unwrap(), "5");
+        let get = read_to(&Method::GET, answer.as_bytes()).unwrap();
+        assert!(!get.headers().contains_key("content-length"), "the server counts by itself");
+        let odd = json!({"statusCode": 200, "headers": {"content-length": "many"}}).to_string();
+        assert!(!read_to(&Method::HEAD, odd.as_bytes()).unwrap().headers().contains_key("content-length"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::lambda::functions::{Function, InvokeError};
 
 mod answer;
 mod event;
+mod stream;
 
 use event::Arrival;
 
@@ -37,6 +38,9 @@ pub struct HttpGatewayConfig {
     pub port: u16,
     /// The function that answers.
     pub function: Function,
+    /// The function that answers requests for a stream of events, piece by piece. HTTP APIs hand over whole answers only;
+    /// on AWS it has an address of its own.
+    pub streams: Option<Function>,
     /// Routes of the caller's own, looked at before the function is. They answer without it.
     pub routes: Router,
     /// Whether pages of any origin may call. Off unless asked for, as on a new API.
@@ -49,7 +53,14 @@ impl HttpGatewayConfig {
     /// A gateway in front of this function with everything as on AWS.
     #[must_use]
     pub fn new(port: u16, function: Function) -> Self {
-        Self { port, function, routes: Router::new(), permissive_cors: false, integration_timeout: INTEGRATION_TIMEOUT }
+        Self {
+            port,
+            function,
+            streams: None,
+            routes: Router::new(),
+            permissive_cors: false,
+            integration_timeout: INTEGRATION_TIMEOUT,
+        }
     }
 }
 
@@ -62,6 +73,7 @@ pub struct HttpGateway {
 #[derive(Debug)]
 struct Integration {
     function: Function,
+    streams: Option<Function>,
     timeout: Duration,
     api_id: String,
 }
@@ -72,8 +84,9 @@ impl HttpGateway {
     /// # Errors
     /// When the port cannot be bound.
     pub async fn start(config: HttpGatewayConfig) -> std::io::Result<Self> {
-        let HttpGatewayConfig { port, function, routes, permissive_cors, integration_timeout } = config;
-        let integration = Integration { function, timeout: integration_timeout, api_id: "longhaul".to_owned() };
+        let HttpGatewayConfig { port, function, streams, routes, permissive_cors, integration_timeout } = config;
+        let integration =
+            Integration { function, streams, timeout: integration_timeout, api_id: "longhaul".to_owned() };
         let gateway = Router::new().fallback(handle).with_state(Arc::new(integration));
         let mut router = routes.merge(gateway);
         if permissive_cors {
@@ -116,6 +129,8 @@ enum Refusal {
     TimedOut,
     #[error("the invocation failed")]
     Invocation(#[source] InvokeError),
+    #[error("the function's answer has no head")]
+    NoHead,
     #[error("the function's answer is no answer to an HTTP request")]
     Malformed(#[source] answer::Malformed),
 }
@@ -150,12 +165,15 @@ impl Integration {
         let arrival = Arrival { request_id, peer, host: &host, at: SystemTime::now(), api_id: &self.api_id };
         let event = event::build(&arrival, self.function.account(), &parts, &body);
         let trace = event.trace().map(str::to_owned);
+        if let Some(function) = self.streams.as_ref().filter(|_| stream::asked(&parts)) {
+            return stream::answer(function, event.into_json().into(), trace, self.timeout).await;
+        }
         let invocation = self.function.invoke(event.into_json(), trace);
         let answer = tokio::time::timeout(self.timeout, invocation)
             .await
             .map_err(|_| Refusal::TimedOut)?
             .map_err(Refusal::Invocation)?;
-        answer::read(&answer).map_err(Refusal::Malformed)
+        answer::read_to(&parts.method, &answer).map_err(Refusal::Malformed)
     }
 }
 
@@ -185,6 +203,7 @@ impl IntoResponse for Refusal {
                 | InvokeError::Function { .. }
                 | InvokeError::Start { .. },
             )
+            | Self::NoHead
             | Self::Malformed(_) => (StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error"),
         };
         (status, axum::Json(serde_json::json!({ "message": message }))).into_response()

@@ -1,17 +1,19 @@
 //! One invocation: find or start a process, hand over the event, wait for answer, death or timeout.
 
 use std::io;
+use std::pin::Pin;
 use std::process::ExitStatus;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Sleep;
 use uuid::Uuid;
 
 use super::process::{Death, Ending, Instance};
 use super::{DeathCause, Function, Platform, State};
-use crate::lambda::runtime_api::{Answer, FunctionFault, PAYLOAD_MAX_BYTES, Readiness, Work};
+use crate::lambda::runtime_api::{Answer, FunctionFault, PAYLOAD_MAX_BYTES, Readiness, Streamed, Work};
 
 /// How often an event that no process had fetched is given to a next one. Each time means that a process died between
 /// two invocations; more than a few of them in a row mean that something kills them all.
@@ -109,17 +111,53 @@ impl Function {
         if payload.len() > PAYLOAD_MAX_BYTES {
             return Err(InvokeError::PayloadTooLarge { bytes: payload.len() });
         }
-        let invocation = Invocation {
+        let invocation = self.invocation(payload, trace, None);
+        // A task of its own makes the invocation independent of whoever waits for it.
+        tokio::spawn(invocation.run()).await.unwrap_or(Err(InvokeError::Stopped))
+    }
+
+    /// Invokes the function and gives its answer as soon as it begins (Lambda's `InvokeWithResponseStream`).
+    ///
+    /// # Errors
+    /// See [`InvokeError`]; of what goes wrong later, the answer's pieces end.
+    pub async fn invoke_streaming(
+        &self,
+        payload: impl Into<Bytes>,
+        trace: Option<String>,
+    ) -> Result<Reply, InvokeError> {
+        let (stream_to, stream) = oneshot::channel();
+        let invocation = self.invocation(payload.into(), trace, Some(stream_to));
+        let run = tokio::spawn(invocation.run());
+        tokio::select! {
+            biased;
+            Ok(chunks) = stream => Ok(Reply::Pieces(chunks)),
+            result = run => result.unwrap_or(Err(InvokeError::Stopped)).map(Reply::Whole),
+        }
+    }
+
+    fn invocation(&self, payload: Bytes, trace: Option<String>, stream_to: Option<StreamTo>) -> Invocation {
+        Invocation {
             platform: Arc::clone(&self.lifeline.platform),
             state: Arc::clone(&self.state),
             request_id: Uuid::new_v4().to_string(),
             payload,
             trace: trace.unwrap_or_else(fresh_trace),
-        };
-        // A task of its own makes the invocation independent of whoever waits for it.
-        tokio::spawn(invocation.run()).await.unwrap_or(Err(InvokeError::Stopped))
+            stream_to: Mutex::new(stream_to),
+        }
     }
 }
+
+/// The answer of a function that may write it piece by piece.
+#[derive(Debug)]
+pub enum Reply {
+    /// It came in one piece.
+    Whole(Bytes),
+    /// It is being written.
+    Pieces(mpsc::Receiver<Bytes>),
+}
+
+/// Where the pieces of an answer go.
+type StreamTo = oneshot::Sender<mpsc::Receiver<Bytes>>;
 
 #[derive(Debug)]
 struct Invocation {
@@ -128,6 +166,8 @@ struct Invocation {
     request_id: String,
     payload: Bytes,
     trace: String,
+    /// Who wants the answer piece by piece, if anybody does.
+    stream_to: Mutex<Option<StreamTo>>,
 }
 
 /// What came of one try to hand the event to a process.
@@ -211,13 +251,17 @@ impl Invocation {
         self.state.log.line(format!("START RequestId: {} Version: $LATEST", self.request_id)).await;
         let outcome = tokio::select! {
             biased;
-            Ok(answer) = &mut answered => {
-                self.state.pool.give_back(instance);
-                Try::Ended(match answer {
-                    Answer::Done(payload) => Ok(payload),
-                    Answer::Failed(fault) => Err(fault.into()),
-                })
-            }
+            Ok(answer) = &mut answered => match answer {
+                Answer::Done(payload) => {
+                    self.state.pool.give_back(instance);
+                    Try::Ended(Ok(payload))
+                }
+                Answer::Failed(fault) => {
+                    self.state.pool.give_back(instance);
+                    Try::Ended(Err(fault.into()))
+                }
+                Answer::Streamed(streamed) => self.see_through(instance, streamed, deadline.as_mut()).await,
+            },
             death = instance.gone() => match death {
                 Death { fetched: false, .. } => Try::Unfetched(self.death_as_error(death)),
                 Death { fetched: true, .. } => Try::Ended(Err(self.death_as_error(death))),
@@ -230,6 +274,29 @@ impl Invocation {
         };
         self.report(started.elapsed(), &outcome).await;
         outcome
+    }
+
+    /// Hands over the pieces of an answer, and waits until the process has written it: it works on nothing else so long.
+    async fn see_through(&self, instance: &Arc<Instance>, streamed: Streamed, deadline: Pin<&mut Sleep>) -> Try {
+        let Streamed { chunks, done } = streamed;
+        let stream_to = self.stream_to.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(stream_to) = stream_to {
+            // Who has gone meanwhile drops the pieces, and the process is told by that.
+            let _gone = stream_to.send(chunks);
+        }
+        tokio::select! {
+            biased;
+            Ok(()) = done => {
+                self.state.pool.give_back(instance);
+                Try::Ended(Ok(Bytes::new()))
+            }
+            death = instance.gone() => Try::Ended(Err(self.death_as_error(death))),
+            () = deadline => {
+                instance.end(Ending::TimedOut);
+                let death = instance.gone().await;
+                Try::Ended(Err(self.death_as_error(death)))
+            }
+        }
     }
 
     fn death_as_error(&self, death: Death) -> InvokeError {

@@ -27,7 +27,7 @@ mod process;
 mod spawner;
 
 pub use death::{DeathCause, DeathNotice, InstanceDeath};
-pub use invocation::InvokeError;
+pub use invocation::{InvokeError, Reply};
 
 use death::Deaths;
 use leftovers::PidFile;

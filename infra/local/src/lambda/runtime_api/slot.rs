@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 /// One invocation on its way to a process.
 #[derive(Debug)]
@@ -29,6 +29,17 @@ pub(crate) enum Answer {
     Done(Bytes),
     /// The handler failed.
     Failed(FunctionFault),
+    /// The handler returned something that it is still writing.
+    Streamed(Streamed),
+}
+
+/// An answer that a process is still writing.
+#[derive(Debug)]
+pub(crate) struct Streamed {
+    /// Its pieces. Ends with the answer, or with the process.
+    pub(crate) chunks: mpsc::Receiver<Bytes>,
+    /// Says that the process is done and waits for work.
+    pub(crate) done: oneshot::Receiver<()>,
 }
 
 /// An error that a function reported about itself.
@@ -93,6 +104,8 @@ enum Stage {
     Offered(Work),
     /// The process has fetched an invocation and owes the answer.
     Running { request_id: String, answer: oneshot::Sender<Answer> },
+    /// The process is writing its answer.
+    Streaming { request_id: String, done: oneshot::Sender<()> },
     /// The process has ended or is to end.
     Closed,
 }
@@ -128,7 +141,7 @@ impl Slot {
         match &*self.stage() {
             Stage::Starting | Stage::Idle | Stage::Closed => None,
             Stage::Offered(work) => Some(work.request_id.clone()),
-            Stage::Running { request_id, .. } => Some(request_id.clone()),
+            Stage::Running { request_id, .. } | Stage::Streaming { request_id, .. } => Some(request_id.clone()),
         }
     }
 
@@ -141,7 +154,9 @@ impl Slot {
                 self.offered.notify_one();
                 true
             }
-            Stage::Starting | Stage::Offered(_) | Stage::Running { .. } | Stage::Closed => false,
+            Stage::Starting | Stage::Offered(_) | Stage::Running { .. } | Stage::Streaming { .. } | Stage::Closed => {
+                false
+            }
         }
     }
 
@@ -152,7 +167,7 @@ impl Slot {
         match before {
             Stage::Starting | Stage::Idle | Stage::Closed => Closed::Unoccupied,
             Stage::Offered(work) => Closed::Unfetched(work.request_id),
-            Stage::Running { request_id, .. } => Closed::Running(request_id),
+            Stage::Running { request_id, .. } | Stage::Streaming { request_id, .. } => Closed::Running(request_id),
         }
     }
 
@@ -183,7 +198,7 @@ impl Slot {
                 Ok(Some(Fetched { request_id, deadline_ms, arn, trace, payload }))
             }
             // A process that asks for more without having answered is out of order; it keeps what it has.
-            running @ Stage::Running { .. } => {
+            running @ (Stage::Running { .. } | Stage::Streaming { .. }) => {
                 *stage = running;
                 Err(Refusal::WrongState)
             }
@@ -202,7 +217,55 @@ impl Slot {
                 Ok(())
             }
             Stage::Closed => Err(Refusal::Gone),
-            other @ (Stage::Starting | Stage::Idle | Stage::Offered(_) | Stage::Running { .. }) => {
+            other @ (Stage::Starting
+            | Stage::Idle
+            | Stage::Offered(_)
+            | Stage::Running { .. }
+            | Stage::Streaming { .. }) => {
+                *stage = other;
+                Err(Refusal::UnknownRequest)
+            }
+        }
+    }
+
+    /// Takes the beginning of an answer that is written piece by piece.
+    pub(super) fn begin_stream(&self, id: &str, chunks: mpsc::Receiver<Bytes>) -> Result<(), Refusal> {
+        let mut stage = self.stage();
+        match std::mem::replace(&mut *stage, Stage::Closed) {
+            Stage::Running { request_id, answer } if request_id == id => {
+                let (done, is_done) = oneshot::channel();
+                *stage = Stage::Streaming { request_id, done };
+                // As with an answer in one piece: it may be too late for it.
+                let _late = answer.send(Answer::Streamed(Streamed { chunks, done: is_done }));
+                Ok(())
+            }
+            Stage::Closed => Err(Refusal::Gone),
+            other @ (Stage::Starting
+            | Stage::Idle
+            | Stage::Offered(_)
+            | Stage::Running { .. }
+            | Stage::Streaming { .. }) => {
+                *stage = other;
+                Err(Refusal::UnknownRequest)
+            }
+        }
+    }
+
+    /// The answer that is written piece by piece has ended.
+    pub(super) fn end_stream(&self, id: &str) -> Result<(), Refusal> {
+        let mut stage = self.stage();
+        match std::mem::replace(&mut *stage, Stage::Closed) {
+            Stage::Streaming { request_id, done } if request_id == id => {
+                *stage = Stage::Idle;
+                let _nobody_waits = done.send(());
+                Ok(())
+            }
+            Stage::Closed => Err(Refusal::Gone),
+            other @ (Stage::Starting
+            | Stage::Idle
+            | Stage::Offered(_)
+            | Stage::Running { .. }
+            | Stage::Streaming { .. }) => {
                 *stage = other;
                 Err(Refusal::UnknownRequest)
             }
@@ -216,7 +279,9 @@ impl Slot {
                 self.readiness.send_replace(Readiness::Failed(fault));
                 Ok(())
             }
-            Stage::Idle | Stage::Offered(_) | Stage::Running { .. } => Err(Refusal::WrongState),
+            Stage::Idle | Stage::Offered(_) | Stage::Running { .. } | Stage::Streaming { .. } => {
+                Err(Refusal::WrongState)
+            }
             Stage::Closed => Err(Refusal::Gone),
         }
     }

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use longhaul::engine::Timestamp;
+use longhaul_engine::Timestamp;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -13,7 +13,8 @@ struct Claims {
 
 /// The expiry of a token whose signature has been checked. None when it has none that can be read, which the check
 /// does not let through.
-pub(crate) fn expires_at(checked_token: &str) -> Option<Timestamp> {
+#[must_use]
+pub fn expires_at(checked_token: &str) -> Option<Timestamp> {
     let claims = URL_SAFE_NO_PAD.decode(checked_token.split('.').nth(1)?).ok()?;
     let Claims { exp } = serde_json::from_slice(&claims).ok()?;
     let exp = std::time::Duration::try_from_secs_f64(exp).ok()?;
