@@ -59,7 +59,8 @@ impl Admission {
         let admitted = |count| Admitted { admission: self, tenant: tenant.clone(), limits, count };
         match verdict {
             Verdict::Admit { write } => {
-                let known = || self.books().get(tenant).map_or((1, true), |known| (known.unwritten, known.was_idle(now)));
+                let known =
+                    || self.books().get(tenant).map_or((1, true), |known| (known.unwritten, known.was_idle(now)));
                 Ok(admitted(write.then(known)))
             }
             // The store does not say; it is not the limits that should make a submission fail then.
