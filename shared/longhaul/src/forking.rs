@@ -136,6 +136,7 @@ fn order(source: &Job, journal: &Journal, fork: Fork, asked: ForkOrder) -> Order
         // Whoever waits for the other job, or was to hear of its end, waits for that one.
         parent: None,
         webhook: None,
+        webhook_events: Vec::new(),
         traceparent,
         submitted_at: now,
         submitted_by: by,
