@@ -403,7 +403,7 @@ async fn add_functions(
     let streaming = [("LONGHAUL_RESPONSE_STREAM".to_owned(), "1".to_owned())];
     let streams = FunctionConfig {
         args: vec!["function".into(), "api".into()],
-        env: env.clone().into_iter().chain(streaming).collect(),
+        env: env_of("api").into_iter().chain(streaming).collect(),
         ..function("streams", STREAM_TIMEOUT, STREAM_CONCURRENCY)
     };
     let worker = FunctionConfig { env_in_turn, ..function("worker", options.worker_timeout, options.workers) };
