@@ -172,7 +172,10 @@ def least_rights(resources: Resources) -> Iterator[str]:
                 if grant is None or any(":key/" not in resource for resource in grant[0]):
                     yield f"{role} must allow {action} on the one key"
         wanted: dict[str, tuple[set[str], str]] = {}
+        given = _given(resources)
         for right in listing["calls"] + listing["platform"]:
+            if "given" in right and right["given"] not in given:
+                continue
             on, before = wanted.get(right["action"], (set(), None))
             condition = json.dumps(canonical(right.get("condition", {})), sort_keys=True)
             wanted[right["action"]] = (on | set(right["resources"]), condition)
@@ -186,6 +189,19 @@ def least_rights(resources: Resources) -> Iterator[str]:
     roles = {name for name, _ in of_type(resources, "AWS::IAM::Role")}
     for role in sorted(roles - {listing["role"] for listing in expected.values()}):
         yield f"{role} is not in rights.json"
+
+
+# Parameters that bring rights along, by the variable of the worker that says whether they are given. What no variable
+# tells apart is given together with what one does.
+GIVEN = {"ModelKeySecretArn": "LONGHAUL_MODEL_KEY_SECRET", "ProviderKeySecretArns": "LONGHAUL_PROVIDERS",
+         "BedrockModelArns": "LONGHAUL_PROVIDERS", "SecretsPrefix": "LONGHAUL_SECRETS_PREFIX",
+         "ToolFunctionArns": "LONGHAUL_TOOL_FUNCTIONS"}
+
+
+def _given(resources: Resources) -> set[str]:
+    """The parameters of `GIVEN` that are not empty."""
+    variables = resources["WorkerFunction"]["Properties"]["Environment"]["Variables"]
+    return {parameter for parameter, variable in GIVEN.items() if variables.get(variable)}
 
 
 def event_sources(resources: Resources) -> Iterator[str]:
@@ -371,7 +387,9 @@ def environment(resources: Resources) -> Iterator[str]:
         for variable, value in variables.items():
             if variable == "LONGHAUL_WEBHOOK_LOOPBACK":
                 yield f"{name} may report to its own machine"
-            if re.search(r"KEY|SECRET|TOKEN|PASSWORD", variable) and value and not re.fullmatch(r"\{\{resolve:secretsmanager:.+\}\}", str(value)):
+            if variable == "LONGHAUL_SECRETS_PREFIX":
+                continue
+            if re.search(r"KEY|SECRET|TOKEN|PASSWORD", variable) and value and not re.fullmatch(r"arn:[a-z-]+:secretsmanager:.+", str(value)):
                 yield f"{name} holds the secret {variable} itself and not a reference"
 
 

@@ -17,6 +17,16 @@ EVERYTHING = NEEDED | {
     "AllowedOrigins": "https://a.example,https://b.example",
     "ModelKeySecretArn": "arn:aws:secretsmanager:eu-west-1:111122223333:secret:model-key-AbCdEf",
     "ModelTimeLimitSeconds": "300",
+    # As JavaScript writes it.
+    "Providers": '{"claude":{"wire":"messages","model":"claude",'
+                 '"key_secret":"arn:aws:secretsmanager:eu-west-1:111122223333:secret:claude-AbCdEf"}}',
+    "ProviderKeySecretArns": "arn:aws:secretsmanager:eu-west-1:111122223333:secret:claude-AbCdEf",
+    "BedrockModelArns": "arn:aws:bedrock:eu-west-1::foundation-model/a-model,"
+                        "arn:aws:bedrock:eu-west-1:111122223333:inference-profile/eu.a-model",
+    "SecretsPrefix": "longhaul/agents",
+    "ToolHosts": "tickets.internal,*.corp.example",
+    "ToolFunctionArns": "arn:aws:lambda:eu-west-1:111122223333:function:charge,"
+                        "arn:aws:lambda:eu-west-1:111122223333:function:refund:live",
     "Architecture": "x86_64",
     "WorkerTimeoutSeconds": "300",
     "WorkerMemoryMegabytes": "1024",

@@ -45,7 +45,7 @@ def test_parameters_say_what_they_are_and_are_safe() -> None:
     for name, parameter in parameters.items():
         assert parameter.get("Description", "").endswith("."), f"{name} says nothing"
         if re.search("Key|Secret", name) and parameter["Type"] == "String":
-            assert name.endswith("Arn"), f"{name} is a secret and not a reference"
+            assert name.endswith(("Arn", "Prefix")), f"{name} is a secret and not a reference"
     without = [name for name, parameter in parameters.items() if "Default" not in parameter]
     assert sorted(without) == ["JwksUrl", "JwtAudience", "JwtIssuer", "ModelName", "ModelUrl"]
     shown = {name for group in read()["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"] for name in group["Parameters"]}

@@ -82,6 +82,7 @@ pub(crate) async fn view(service: &Service, tenant: &TenantId, text: &str) -> Re
             created_at: None,
             created_by: None,
             definition: None,
+            warnings: Vec::new(),
         });
     }
     match saved(service.store(), tenant, text).await? {
@@ -91,6 +92,7 @@ pub(crate) async fn view(service: &Service, tenant: &TenantId, text: &str) -> Re
             digest: Some(saved.digest),
             created_at: Some(rfc3339(saved.created_at)),
             created_by: Some(saved.created_by),
+            warnings: Vec::new(),
         }),
         None => Err(Problem::NoSuchAgent { agent: text.to_owned() }.into()),
     }
@@ -141,7 +143,31 @@ pub(crate) async fn save(
         Saved::Unchanged(agent) => (agent, false),
     };
     tracing::info!(tenant = %caller.tenant, agent = %agent, created, "a definition was saved");
-    Ok((view(service, &caller.tenant, &agent.to_string()).await?, created))
+    let warnings = missing(service, &caller.tenant, &definition).await?;
+    Ok((AgentView { warnings, ..view(service, &caller.tenant, &agent.to_string()).await? }, created))
+}
+
+/// What a definition names that this deployment does not have, as of now: it may have it by the time that a job runs.
+async fn missing(service: &Service, tenant: &TenantId, definition: &Definition) -> Result<Vec<String>, Refused> {
+    let providers = &service.store().config().providers;
+    let mut missing = Vec::new();
+    for (index, choice) in definition.models.iter().enumerate() {
+        if !providers.contains(&choice.provider) {
+            let known = providers.join(", ");
+            missing.push(format!(
+                "/models/{index}/provider: this deployment has no model provider `{}`; it has: {known}",
+                choice.provider
+            ));
+        }
+    }
+    for (index, tool) in definition.tools.iter().enumerate() {
+        let Tool::RunAgent(tool) = tool else { continue };
+        let text = format!("{}@{}", tool.agent, tool.version);
+        if service.agents().find(&text).is_err() && saved(service.store(), tenant, &text).await?.is_none() {
+            missing.push(format!("/tools/{index}/agent: there is no agent `{text}`"));
+        }
+    }
+    Ok(missing)
 }
 
 /// A version of a tenant's own agent, by `name` or `name@version`.

@@ -20,6 +20,7 @@ mod stage;
 mod watch;
 
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
+use longhaul_definition::Policy;
 use longhaul_wire::TokenCheck;
 
 pub use definitions::card_of;
@@ -33,6 +34,14 @@ pub enum RunError {
     /// The environment.
     #[error("the api cannot begin")]
     Config(#[from] ConfigError),
+    /// A host that tools may reach is none.
+    #[error("LONGHAUL_TOOL_HOSTS: the entry {entry:?} can never match: it {fault}")]
+    ToolHost {
+        /// The entry.
+        entry: String,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
     /// The list of agents.
     #[error("the list of agents cannot be read")]
     Agents(#[source] serde_json::Error),
@@ -53,6 +62,10 @@ pub async fn run() -> Result<(), RunError> {
 async fn serve() -> Result<(), RunError> {
     let config = Config::from_env()?;
     let streams = config.response_stream;
+    let policy = Policy { allowed_hosts: config.tool_hosts.clone(), ..Policy::default() };
+    if let Some((entry, fault)) = policy.fault() {
+        return Err(RunError::ToolHost { entry: entry.to_owned(), fault });
+    }
     let tokens = TokenCheck::new(config.tokens()?.clone());
     let agents = longhaul_wire::agents::shipped().map_err(RunError::Agents)?;
     let service = Service::new(AwsStore::connect(config).await, tokens, agents);

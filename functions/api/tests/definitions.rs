@@ -66,6 +66,35 @@ async fn a_definition_becomes_versions_that_jobs_are_pinned_to() {
     assert_eq!(wrong.field(), "/input/text");
 }
 
+/// What a definition names that is not there is said, and no reason to refuse it: it may come.
+#[tokio::test]
+async fn what_a_definition_names_and_is_not_there_is_said() {
+    let world = World::new().await;
+    let mut whole = definition("Sort.");
+    whole["models"] = json!([{"provider": "default"}, {"provider": "claude"}]);
+    let run = |agent: &str, version: u32| {
+        json!({"kind": "run_agent", "name": format!("run_{agent}"), "description": "Runs it.", "agent": agent,
+            "version": version, "input_schema": {"type": "object"}})
+    };
+    whole["tools"] = json!([run("research", 1), run("triage", 1), run("nobody", 1)]);
+    let saved = put(&world, "tn_a", "triage", &whole).await;
+    check(&saved, 201, "", "saved all the same");
+    let warnings: Vec<&str> =
+        saved.body["warnings"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[0].contains("/models/1/provider") && warnings[0].contains("`claude`"), "{warnings:?}");
+    assert!(warnings[1].contains("/tools/2/agent") && warnings[1].contains("nobody@1"), "{warnings:?}");
+    // Another tenant's agent of that name is not there either.
+    let of_b = put(&world, "tn_b", "other", &{
+        let mut other = definition("Sort.");
+        other["name"] = json!("other");
+        other["tools"] = json!([run("triage", 1)]);
+        other
+    })
+    .await;
+    assert_eq!(of_b.body["warnings"].as_array().unwrap().len(), 1, "{}", of_b.text);
+}
+
 #[tokio::test]
 async fn e11_agents_belong_to_their_tenant() {
     let world = World::new().await;

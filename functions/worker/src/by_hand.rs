@@ -37,7 +37,7 @@ pub async fn step_by_hand(
     let continuation = Continuation::job(job.clone());
     let handled = tokio::select! {
         biased;
-        handled = invocation.handle(&continuation) => handled,
+        handled = Box::pin(invocation.handle(&continuation)) => handled,
         never = invocation.keep_alive(Vec::new()) => never,
     };
     invocation.end().await;

@@ -7,18 +7,24 @@
 mod batch;
 mod broadcast;
 mod by_hand;
+mod callables;
 mod definitions;
+mod keys;
 mod metrics;
 mod newer;
 mod redrive;
 
 use std::cell::OnceCell;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
 use longhaul_agent::defined::equipment::Equipment;
+use longhaul_agent::model_keys::KeySource;
 use longhaul_agent::{Settings, SettingsError, ShippedError};
+use longhaul_aws::functions::LambdaFunctions;
+use longhaul_aws::secrets::{AwsSecrets, NoPlace, SecretPlace};
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 
 pub use batch::{BatchError, Worker};
@@ -26,7 +32,9 @@ pub use broadcast::Broadcast;
 pub use by_hand::step_by_hand;
 pub use newer::{often_received, put_off};
 
+use crate::callables::Callables;
 use crate::definitions::Definitions;
+use crate::keys::Keys;
 use crate::metrics::{Meter, Metered};
 
 /// Why the worker could not begin, or ended.
@@ -38,6 +46,15 @@ pub enum RunError {
     /// The settings of the agents.
     #[error("the settings of the agents cannot be read")]
     Settings(#[from] SettingsError),
+    /// The settings name a key's place that is none.
+    #[error("{place} is no place of a key")]
+    KeyPlace {
+        /// What they name.
+        place: String,
+        /// What it should be.
+        #[source]
+        source: NoPlace,
+    },
     /// The agents.
     #[error("the agents cannot be made ready")]
     Agents(#[from] ShippedError),
@@ -69,8 +86,13 @@ async fn serve() -> Result<(), RunError> {
     let config = Config::from_env()?;
     let store = AwsStore::connect(config.clone()).await;
     let broadcast = Broadcast::of(&store, &config);
-    let settings = Settings::from_env()?;
-    let workplace = Workplace { store, settings, broadcast, meter: Meter::default(), worker: OnceCell::new() };
+    let mut settings = Settings::from_env()?;
+    for place in settings.key_places() {
+        place.parse::<SecretPlace>().map_err(|source| RunError::KeyPlace { place: place.to_owned(), source })?;
+    }
+    let keys = Rc::new(keys(&store));
+    settings.keys = KeySource::new(keys.clone());
+    let workplace = Workplace { store, settings, keys, broadcast, meter: Meter::default(), worker: OnceCell::new() };
     let workplace = &workplace;
     let handler = service_fn(async move |event: LambdaEvent<SqsEvent>| {
         let LambdaEvent { payload, context } = event;
@@ -85,11 +107,24 @@ async fn serve() -> Result<(), RunError> {
     Box::pin(lambda_runtime::run(handler)).await.map_err(RunError::Runtime)
 }
 
+/// The keys of this deployment: out of a file where one is named, as on one's own machine, else out of AWS.
+fn keys(store: &AwsStore) -> Keys {
+    match std::env::var_os("LONGHAUL_SECRETS_FILE").filter(|file| !file.is_empty()) {
+        Some(file) => Keys::of_file(PathBuf::from(file)),
+        None => {
+            let clients = store.clients();
+            let secrets = AwsSecrets::new(clients, store.config().secrets_prefix.clone());
+            Keys::of_aws(secrets, clients.role().clone())
+        }
+    }
+}
+
 /// What is known before the first batch comes, and the worker from then on. Making the agents' clients costs more than
 /// all the rest of a start; the function asks for work first.
 struct Workplace {
     store: AwsStore,
     settings: Settings,
+    keys: Rc<Keys>,
     broadcast: Option<Rc<Broadcast>>,
     meter: Meter,
     worker: OnceCell<Worker<Metered<AwsStore>>>,
@@ -101,7 +136,11 @@ impl Workplace {
             return Ok(worker);
         }
         let mut registry = longhaul_agent::shipped(&self.settings)?;
-        let equipment = Equipment::of(&self.settings).map_err(RunError::Equipment)?;
+        let functions = LambdaFunctions::new(self.store.clients(), self.store.config().tool_functions.clone());
+        let equipment = Equipment::of(&self.settings)
+            .map_err(RunError::Equipment)?
+            .with_secrets(self.keys.clone())
+            .with_functions(Rc::new(Callables(functions)));
         registry.set_source(Rc::new(Definitions::new(self.store.clone(), Rc::new(equipment))));
         let store = Metered::new(self.store.clone(), self.meter.clone());
         Ok(self.worker.get_or_init(|| Worker::new(store, registry).heard_by(self.broadcast.clone())))

@@ -69,6 +69,11 @@ export function functions(scope: Construct, context: FunctionsContext): Function
     LONGHAUL_WEBHOOK_QUEUE_URL: context.storage.webhooks.queueUrl,
     LONGHAUL_TENANT_LIMITS: tenantLimits(props.tenantLimits),
   };
+  // What a definition may name is checked when it is saved, and again when it runs.
+  const definitions = {
+    LONGHAUL_PROVIDERS: props.model.providers ? JSON.stringify(props.model.providers) : '',
+    LONGHAUL_TOOL_HOSTS: (props.tools?.hosts ?? []).join(','),
+  };
   const apiLogs = logGroup('ApiLogs');
   const api = bootstrap(scope, 'ApiFunction', context, {
     description: 'Longhaul - the HTTP interface',
@@ -78,7 +83,7 @@ export function functions(scope: Construct, context: FunctionsContext): Function
     logGroup: apiLogs,
     role: rights.api(apiLogs),
     // Where the console finds the live events.
-    environment: { ...tokens, ...tenants, LONGHAUL_PUSH_ENDPOINT: pushEndpoint },
+    environment: { ...tokens, ...tenants, LONGHAUL_PUSH_ENDPOINT: pushEndpoint, ...definitions },
   });
   const workerLogs = logGroup('WorkerLogs');
   const worker = bootstrap(scope, 'WorkerFunction', context, {
@@ -87,14 +92,18 @@ export function functions(scope: Construct, context: FunctionsContext): Function
     timeout: settings.workerTimeout,
     memorySize: settings.workerMemory,
     logGroup: workerLogs,
-    role: rights.worker(workerLogs),
+    role: rights.worker(workerLogs, props),
     // Worker, queue, worker is a loop on purpose, which Lambda would cut after some sixteen rounds. What bounds it is
     // each job's limit of steps and budget.
     recursiveLoop: lambda.RecursiveLoop.ALLOW,
     environment: {
       LONGHAUL_MODEL_URL: props.model.url,
       LONGHAUL_MODEL: props.model.name,
-      LONGHAUL_MODEL_KEY: props.model.key?.secretValue.unsafeUnwrap() ?? '',
+      // Where keys lie, never a key: the worker reads them when it needs them.
+      LONGHAUL_MODEL_KEY_SECRET: props.model.key?.secretArn ?? '',
+      ...definitions,
+      LONGHAUL_SECRETS_PREFIX: props.tools?.secretsPrefix ?? '',
+      LONGHAUL_TOOL_FUNCTIONS: (props.tools?.functionArns ?? []).join(','),
       LONGHAUL_MODEL_TIME_LIMIT_SECONDS: String(settings.modelTimeLimit.toSeconds()),
       LONGHAUL_DOCUMENTS: DOCUMENTS,
       LONGHAUL_CORPUS: DOCUMENTS,

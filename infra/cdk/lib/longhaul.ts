@@ -54,7 +54,7 @@ export class Longhaul extends Construct {
     const http = httpApi(this, apis, made.api);
     webSocketRoutes(this, apis, sockets, made.webSocket);
     watching(this, { name, settings, storage: kept, functions: made, http, topic: props.alarms?.topic });
-    acknowledge(this);
+    acknowledge(this, props.tools?.secretsPrefix);
 
     this.apiUrl = http.attrApiEndpoint;
     this.webSocketUrl = webSocketAddress('wss', sockets);

@@ -40,7 +40,7 @@ export interface ModelProps {
   /** The model's name there. */
   readonly name: string;
   /**
-   * The secret whose whole text is the server's key. It is resolved at each deployment.
+   * The secret whose whole text is the server's key. The worker reads it when it needs it.
    * @default a server that asks for none
    */
   readonly key?: ISecret;
@@ -49,6 +49,44 @@ export interface ModelProps {
    * @default two minutes
    */
   readonly timeLimit?: Duration;
+  /**
+   * Further providers that agent definitions may name: endpoints by name, as docs/models.md describes them. A key is named
+   * by `key_secret` with the ARN of a secret, which must be among `providerKeys`.
+   * @default none
+   */
+  readonly providers?: Record<string, Record<string, unknown>>;
+  /**
+   * The secrets that `providers` names.
+   * @default none
+   */
+  readonly providerKeys?: ISecret[];
+  /**
+   * ARNs of the Bedrock models and inference profiles that the worker's role may ask, for providers of the wire
+   * `converse` without a key.
+   * @default none
+   */
+  readonly bedrockModelArns?: string[];
+}
+
+/** What tools of agents that tenants define may use. */
+export interface ToolProps {
+  /**
+   * What the names of tenants' secrets begin with. A tenant's definitions reach secrets of Secrets Manager and Parameter
+   * Store below `secretsPrefix/TENANT/` and no others.
+   * @default definitions have no secrets
+   */
+  readonly secretsPrefix?: string;
+  /**
+   * Hosts beyond the public internet that tools may reach: names, `*.name` or addresses.
+   * @default none
+   */
+  readonly hosts?: string[];
+  /**
+   * ARNs of the functions that definitions of all tenants may call, with `:alias` or `:version` if need be. The event says
+   * which tenant calls.
+   * @default none
+   */
+  readonly functionArns?: string[];
 }
 
 /** How jobs are driven. */
@@ -162,6 +200,7 @@ export type LogLevel = 'TRACE' | 'DEBUG' | 'INFO' | 'WARN' | 'ERROR';
 export interface LonghaulProps {
   readonly tokens: TokenProps;
   readonly model: ModelProps;
+  readonly tools?: ToolProps;
   /**
    * What each tenant may use.
    * @default docs/limits.md has the defaults
@@ -256,8 +295,15 @@ export function settled(props: LonghaulProps) {
   within('worker.maxConcurrency', settings.maxConcurrency, CONCURRENCY_MIN, CONCURRENCY_MAX, 'batches');
   within('payloadLifetime', settings.payloadLifetime.toDays(), PAYLOAD_LIFETIME_MIN_DAYS, Infinity, 'days');
   within('alarms.queueAge', settings.queueAge.toSeconds(), seconds + 1, Infinity, 'seconds (longer than the worker may take)');
+  const prefix = props.tools?.secretsPrefix;
+  if (prefix !== undefined && !PREFIX.test(prefix)) {
+    throw new Error(`tools.secretsPrefix is ${prefix}; it must be made of letters, digits, - _ . and single strokes between`);
+  }
   return settings;
 }
+
+/** What a prefix of secrets' names may be: every part of it is a part of a name in both stores. */
+const PREFIX = /^[A-Za-z0-9._-]+(\/[A-Za-z0-9._-]+)*$/;
 
 /** The properties with nothing left open. */
 export type Settings = ReturnType<typeof settled>;

@@ -10,6 +10,7 @@ import { IKey } from 'aws-cdk-lib/aws-kms';
 import { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
 
+import { LonghaulProps } from './properties';
 import { Storage } from './storage';
 
 type Actions = string | string[];
@@ -39,7 +40,7 @@ export class Rights {
     ], [this.missingPayloads()]);
   }
 
-  worker(logs: ILogGroup): iam.IRole {
+  worker(logs: ILogGroup, props: LonghaulProps): iam.IRole {
     const { table, jobs, deadLetters } = this.storage;
     return this.role('WorkerRole', logs, [
       allow('Table', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:PutItem', 'dynamodb:UpdateItem'], table.tableArn),
@@ -50,7 +51,36 @@ export class Rights {
     ], [
       allow('EventSource', ['sqs:ReceiveMessage', 'sqs:DeleteMessage', 'sqs:GetQueueAttributes'], jobs.queueArn),
       this.missingPayloads(),
-    ]);
+    ], this.granted(props));
+  }
+
+  /** What the models and the tools of definitions need, and nothing of it where nothing is named. */
+  private granted({ model, tools }: LonghaulProps): Record<string, iam.PolicyStatement[]> {
+    const policies: Record<string, iam.PolicyStatement[]> = {};
+    if (model.key) {
+      policies['model-key'] = [allow('ModelKey', 'secretsmanager:GetSecretValue', model.key.secretArn)];
+    }
+    if (model.providerKeys?.length) {
+      const keys = model.providerKeys.map((key) => key.secretArn);
+      policies['provider-keys'] = [allow('ProviderKeys', 'secretsmanager:GetSecretValue', keys)];
+    }
+    if (model.bedrockModelArns?.length) {
+      const actions = ['bedrock:InvokeModel', 'bedrock:InvokeModelWithResponseStream'];
+      policies['bedrock'] = [allow('Models', actions, model.bedrockModelArns)];
+    }
+    if (tools?.secretsPrefix) {
+      const { partition, region, account } = Stack.of(this.scope);
+      const below = (service: string, kind: string) =>
+        `arn:${partition}:${service}:${region}:${account}:${kind}${tools.secretsPrefix}/*`;
+      policies['secrets'] = [
+        allow('TenantsSecrets', 'secretsmanager:GetSecretValue', below('secretsmanager', 'secret:')),
+        allow('TenantsParameters', 'ssm:GetParameter', below('ssm', 'parameter/')),
+      ];
+    }
+    if (tools?.functionArns?.length) {
+      policies['functions'] = [allow('ToolFunctions', 'lambda:InvokeFunction', tools.functionArns)];
+    }
+    return policies;
   }
 
   webSocket(logs: ILogGroup): iam.IRole {
@@ -82,7 +112,13 @@ export class Rights {
     ], [this.missingPayloads()]);
   }
 
-  private role(id: string, logs: ILogGroup, calls: iam.PolicyStatement[], platform: iam.PolicyStatement[]): iam.IRole {
+  private role(
+    id: string,
+    logs: ILogGroup,
+    calls: iam.PolicyStatement[],
+    platform: iam.PolicyStatement[],
+    granted: Record<string, iam.PolicyStatement[]> = {},
+  ): iam.IRole {
     const role = new iam.Role(this.scope, id, {
       assumedBy: new iam.ServicePrincipal('lambda.amazonaws.com'),
       inlinePolicies: {
@@ -95,6 +131,8 @@ export class Rights {
             allow('Traces', ['xray:PutTraceSegments', 'xray:PutTelemetryRecords'], '*'),
           ],
         }),
+        ...Object.fromEntries(Object.entries(granted).map(([name, statements]) =>
+          [name, new iam.PolicyDocument({ minimize: false, statements })])),
         ...(this.key && {
           key: new iam.PolicyDocument({
             minimize: false,

@@ -13,11 +13,21 @@ interface Suppression {
 
 const ROLES = ['ApiRole', 'WorkerRole', 'WebSocketRole', 'SweeperRole'];
 
-/** The suppressions of one system, whose resources' names stand in some findings. */
-export function suppressions(system: IConstruct): Suppression[] {
+/** The suppressions of one system, whose resources' names, and whose prefix of tenants' secrets, stand in some findings. */
+export function suppressions(system: IConstruct, secretsPrefix?: string): Suppression[] {
   const bucket = logicalId(system, 'Bucket');
   const webSocketApi = logicalId(system, 'WebSocketApi');
+  const below = (service: string, kind: string) =>
+    `AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:${service}:<AWS::Region>:<AWS::AccountId>:${kind}${secretsPrefix}/*]`;
+  const secrets: Suppression[] = secretsPrefix === undefined ? [] : [
+    {
+      rules: [below('secretsmanager', 'secret:'), below('ssm', 'parameter/')],
+      at: ['WorkerRole'],
+      reason: "Tenants' secrets come and go below this prefix; the worker keeps each tenant below its own name.",
+    },
+  ];
   return [
+    ...secrets,
     {
       rules: ['AwsSolutions-S1'],
       at: ['Bucket'],
@@ -83,8 +93,8 @@ export function suppressions(system: IConstruct): Suppression[] {
 }
 
 /** Tells cdk-nag. */
-export function acknowledge(system: IConstruct): void {
-  for (const { rules, at, reason } of suppressions(system)) {
+export function acknowledge(system: IConstruct, secretsPrefix?: string): void {
+  for (const { rules, at, reason } of suppressions(system, secretsPrefix)) {
     for (const id of at) {
       for (const rule of rules) {
         const found = system.node.findChild(id);

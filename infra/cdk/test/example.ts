@@ -18,6 +18,8 @@ import { Longhaul, LonghaulProps } from '../lib';
 export const KEY_ARN = 'arn:aws:kms:eu-west-1:111122223333:key/0f5c1c1e-9d3b-4f39-8f7e-3d8f2f1c7a10';
 const SECRET_ARN = 'arn:aws:secretsmanager:eu-west-1:111122223333:secret:model-key-AbCdEf';
 const WEBHOOK_SECRETS_ARN = 'arn:aws:secretsmanager:eu-west-1:111122223333:secret:webhook-secrets-GhIjKl';
+export const SECRETS_PREFIX = 'longhaul/agents';
+const CLAUDE_ARN = 'arn:aws:secretsmanager:eu-west-1:111122223333:secret:claude-AbCdEf';
 const TOPIC_ARN = 'arn:aws:sns:eu-west-1:111122223333:alarms';
 
 /** Stands for what `make package` makes. */
@@ -43,7 +45,25 @@ export function everything(stack: Stack): LonghaulProps {
   return {
     ...rest,
     tokens: { ...tokens, tenantClaim: 'org', scopeClaim: 'permissions', authorizerAtGateway: true },
-    model: { ...model, key: Secret.fromSecretCompleteArn(stack, 'ModelKey', SECRET_ARN), timeLimit: Duration.minutes(5) },
+    model: {
+      ...model,
+      key: Secret.fromSecretCompleteArn(stack, 'ModelKey', SECRET_ARN),
+      timeLimit: Duration.minutes(5),
+      providers: { claude: { wire: 'messages', model: 'claude', key_secret: CLAUDE_ARN } },
+      providerKeys: [Secret.fromSecretCompleteArn(stack, 'ClaudeKey', CLAUDE_ARN)],
+      bedrockModelArns: [
+        'arn:aws:bedrock:eu-west-1::foundation-model/a-model',
+        'arn:aws:bedrock:eu-west-1:111122223333:inference-profile/eu.a-model',
+      ],
+    },
+    tools: {
+      secretsPrefix: SECRETS_PREFIX,
+      hosts: ['tickets.internal', '*.corp.example'],
+      functionArns: [
+        'arn:aws:lambda:eu-west-1:111122223333:function:charge',
+        'arn:aws:lambda:eu-west-1:111122223333:function:refund:live',
+      ],
+    },
     tenantLimits: { jobsOpen: 500, tenants: { acme: { jobsOpen: 5000 } } },
     webhookSecrets: Secret.fromSecretCompleteArn(stack, 'WebhookSecrets', WEBHOOK_SECRETS_ARN),
     architecture: Architecture.X86_64,

@@ -11,7 +11,7 @@ import { AwsSolutionsChecks, ServerlessChecks } from 'cdk-nag';
 
 import { Longhaul, LonghaulProps } from '../lib';
 import { suppressions } from '../lib/suppressions';
-import { everything, KEY_ARN, packages, stackWith, usual } from './example';
+import { everything, KEY_ARN, packages, SECRETS_PREFIX, stackWith, usual } from './example';
 
 const SYSTEMS: Record<string, (stack: Stack) => LonghaulProps> = { usual, everything };
 
@@ -38,7 +38,7 @@ function nagged(props: (stack: Stack) => LonghaulProps): { found: string[]; supp
 test('cdk-nag finds nothing, and every suppression is needed and says why', () => {
   const [system] = stackWith(usual).node.findAll().filter((found): found is Longhaul => found instanceof Longhaul);
   assert.ok(system);
-  const listed = suppressions(system).flatMap(({ rules, at, reason }) => {
+  const listed = suppressions(system, SECRETS_PREFIX).flatMap(({ rules, at, reason }) => {
     assert.ok(reason.endsWith('.') && reason.length > 30, reason);
     return rules.flatMap((rule) => at.map((id) => `${rule} at ${id}`));
   });
@@ -58,6 +58,7 @@ const REFUSED: [string, Partial<LonghaulProps>, RegExp][] = [
   ['a concurrency that AWS refuses', { worker: { maxConcurrency: 1 } }, /worker\.maxConcurrency is 1/],
   ['a model call that fits no invocation', { model: { ...usual().model, timeLimit: Duration.minutes(11) } }, /model\.timeLimit is 660/],
   ['payloads that go before their jobs', { payloadLifetime: Duration.days(30) }, /payloadLifetime is 30/],
+  ["a prefix of secrets' names that is none", { tools: { secretsPrefix: 'a//b' } }, /tools\.secretsPrefix is a\/\/b/],
   ['an alarm that a long invocation raises', { alarms: { queueAge: Duration.minutes(15) } }, /alarms\.queueAge is 900/],
 ];
 for (const [name, change, error] of REFUSED) {

@@ -11,6 +11,7 @@ pub mod documents;
 mod excerpt;
 mod markdown;
 mod model;
+pub mod model_keys;
 mod paths;
 mod prompt;
 mod ranking;

@@ -3,19 +3,21 @@
 //! A model call costs money, so it runs as an effect: its key goes along as `Idempotency-Key`, and a server that knows
 //! such keys does not charge twice for a call that a crash cut off.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use longhaul::engine::job::Overrides;
 use longhaul::{Ctx, EffectKey, ErrorClass, Live, RetryPolicy, StepError, Usage};
 use longhaul_llm::{
-    ChatCompletions, Cut, Delta, Message, Model, ModelError, ModelErrorKind, ModelReply, ModelRequest, Money, Prices,
-    ResponseFormat,
+    ChatCompletions, Cut, Delta, Endpoint, Message, Model, ModelError, ModelErrorKind, ModelReply, ModelRequest, Money,
+    Prices, ResponseFormat, Wire,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::model_keys::LateKey;
 use crate::settings::Settings;
 
 /// The name by which the stand-in for a model answers. Results say plainly that no language model was used.
@@ -33,6 +35,10 @@ const PARTIAL_MAX_CHARS: usize = 600;
 
 /// The call ends a little before its step does, so that the step's error is the call's and says what had arrived.
 const CALL_MARGIN: Duration = Duration::from_secs(2);
+
+/// What is said of a call that was dropped because its job was cancelled.
+pub(crate) const CUT_SHORT: &str = "the job was cancelled in the middle of the model's answer; the call was dropped, and \
+    what it had cost by then is estimated";
 
 /// The form that an answer must have.
 #[derive(Debug, Clone, Copy)]
@@ -109,19 +115,29 @@ impl<T> Answer<T> {
 /// # Errors
 /// When its address is none.
 pub(crate) fn server(settings: &Settings) -> Result<Rc<dyn Model>, ModelError> {
-    Ok(Rc::new(ChatCompletions::new(&settings.model_url, settings.model_key.clone())?))
+    match &settings.model_key_place {
+        None => Ok(Rc::new(ChatCompletions::new(&settings.model_url, settings.model_key.clone())?)),
+        Some(place) => {
+            let endpoint = Endpoint {
+                base_url: Some(settings.model_url.clone()),
+                ..Endpoint::new(Wire::Chat, settings.model.clone())
+            };
+            Ok(Rc::new(LateKey::new(endpoint, place.clone(), settings.keys.clone())?))
+        }
+    }
 }
 
 /// One effect that asks a model: its key, and where its answer is shown while it streams in.
 pub(crate) struct Asking<'a> {
     key: String,
+    traceparent: String,
     shown: Option<(&'a Live, &'a EffectKey)>,
 }
 
 impl<'a> Asking<'a> {
     /// Of an effect.
     pub(crate) fn of(live: &'a Live, effect: &'a EffectKey) -> Self {
-        Self { key: effect.to_string(), shown: Some((live, effect)) }
+        Self { key: effect.to_string(), traceparent: live.traceparent(), shown: Some((live, effect)) }
     }
 
     fn overrides(&self) -> Option<&Overrides> {
@@ -135,6 +151,14 @@ impl<'a> Asking<'a> {
             Delta::Discard => live.begin_anew(effect),
             // Thoughts and half-written calls are the model's own business.
             Delta::Reasoning { .. } | Delta::ToolCall { .. } => {}
+        }
+    }
+
+    /// Returns when the job has been cancelled.
+    async fn cancelled(&self) {
+        match self.shown {
+            Some((live, _)) => live.cancelled().await,
+            None => std::future::pending().await,
         }
     }
 
@@ -290,16 +314,37 @@ impl ModelSteps {
         let messages = vec![Message::system(system), Message::user(user)];
         let mut request = ModelRequest::new(model.unwrap_or_else(|| self.model.clone()), messages);
         request.idempotency_key = Some(asking.key.clone());
+        request.traceparent = Some(asking.traceparent.clone());
         request.time_limit_ms = u64::try_from(self.call_time_limit.as_millis()).unwrap_or(u64::MAX);
         request
     }
 
     async fn call(&self, asking: &Asking<'_>, request: &ModelRequest) -> Result<ModelReply, StepError> {
-        let reply = self.server.complete(request, &mut |delta| asking.show(&delta)).await;
-        reply.map_err(|error| {
-            let lost = error.usage().map(|usage| self.lost(&request.model, &usage)).unwrap_or_default();
-            failed(&self.model, &error).used(lost)
-        })
+        let said = Cell::new(0);
+        let mut hear = |delta: Delta| {
+            if let Delta::Text { text } = &delta {
+                said.set(said.get() + text.len());
+            }
+            asking.show(&delta);
+        };
+        tokio::select! {
+            biased;
+            reply = self.server.complete(request, &mut hear) => reply.map_err(|error| {
+                let lost = error.usage().map(|usage| self.lost(&request.model, &usage)).unwrap_or_default();
+                failed(&self.model, &error).used(lost)
+            }),
+            // The call is dropped, which closes its connection; what it has cost is known by its length alone.
+            () = asking.cancelled() => {
+                let tokens = |bytes: usize| u64::try_from(bytes / RESERVED_CHARS_PER_TOKEN).unwrap_or(u64::MAX);
+                let asked = request.messages.iter().map(|message| message.text().len()).sum();
+                let used = longhaul_llm::Usage {
+                    input_tokens: tokens(asked),
+                    output_tokens: tokens(said.get()),
+                    ..longhaul_llm::Usage::default()
+                };
+                Err(StepError::new(ErrorClass::Interrupted, CUT_SHORT).used(self.lost(&request.model, &used)))
+            }
+        }
     }
 }
 

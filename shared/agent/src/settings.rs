@@ -9,8 +9,9 @@ use longhaul_definition::Policy;
 use longhaul_llm::{Access, Endpoint, Prices, Secret, Wire};
 use serde_json::{Map, Value};
 
-use crate::defined::equipment::Providers;
+use crate::defined::equipment::{Entry, Providers};
 use crate::model::STAND_IN;
+use crate::model_keys::KeySource;
 use crate::paths::Paths;
 
 /// How long a model call may take when nothing else is said: a long answer of a slow model, and well within the
@@ -27,8 +28,9 @@ pub const MODEL_TIME_LIMIT_MAX_SECONDS: u64 = 600;
 /// | `LONGHAUL_MODEL_URL` | base address of a Chat Completions server, ending in `/v1` |
 /// | `LONGHAUL_MODEL` | the model's name there |
 /// | `LONGHAUL_MODEL_KEY` | its key; absent for servers that ask for none |
+/// | `LONGHAUL_MODEL_KEY_SECRET` | instead: where its key is read when it is needed, `secretsmanager:NAME`, `ssm:NAME` or an ARN |
 /// | `LONGHAUL_MODEL_TIME_LIMIT_SECONDS` | how long a call may take, up to 600; 120 by default |
-/// | `LONGHAUL_PROVIDERS` | model providers that definitions may name besides `default`, the one above: a JSON object of endpoints by name, each with `key_variable`, the variable that holds its key (docs/models.md) |
+/// | `LONGHAUL_PROVIDERS` | model providers that definitions may name besides `default`, the one above: a JSON object of endpoints by name, each with `key_variable`, the variable that holds its key, or `key_secret`, the place where it is read (docs/models.md) |
 /// | `LONGHAUL_PRICES` | prices of models, laid over the ones that come with the program: JSON of the form of `shared/llm/prices.json` |
 /// | `LONGHAUL_TOOL_HOSTS` | hosts beyond the public internet that tools of definitions may reach, separated by commas: names, `*.name`, addresses |
 /// | `LONGHAUL_CORPUS` | the folder that `research` reads when its input names none |
@@ -42,6 +44,10 @@ pub struct Settings {
     pub model: String,
     /// The key; empty for servers that ask for none.
     pub model_key: Secret,
+    /// Where the key is read when it is needed; none when it is known, or none is asked for.
+    pub model_key_place: Option<String>,
+    /// Where keys come from that are read when they are needed.
+    pub keys: KeySource,
     /// How long a model call may take.
     pub model_time_limit: Duration,
     /// Where documents may be read.
@@ -61,7 +67,7 @@ pub const DEFAULT_PROVIDER: &str = "default";
 
 const MALFORMED_PROVIDERS: SettingsError = SettingsError::Malformed {
     name: "LONGHAUL_PROVIDERS",
-    expected: "a JSON object of endpoints by name (docs/models.md), and each `key_variable` a variable that is set",
+    expected: "a JSON object of endpoints by name (docs/models.md), each with at most one of `key_variable`, a variable that is set, and `key_secret`",
 };
 
 const MALFORMED_PRICES: SettingsError = SettingsError::Malformed {
@@ -79,10 +85,27 @@ fn prices(own: Option<&str>) -> Result<Prices, SettingsError> {
     own.map_or(Ok(prices.clone()), |own| prices.overlaid(own)).map_err(|_| MALFORMED_PRICES)
 }
 
+const MALFORMED_HOSTS: SettingsError = SettingsError::Malformed {
+    name: "LONGHAUL_TOOL_HOSTS",
+    expected: "hosts with commas between: names, `*.name` or addresses, without scheme, port, path or blank (a host is \
+               allowed on all its ports)",
+};
+
+/// Where tools may go besides the public internet.
+fn policy(hosts: Option<&str>) -> Result<Policy, SettingsError> {
+    let hosts = hosts.unwrap_or_default().split(',').map(str::trim).filter(|host| !host.is_empty());
+    let policy = Policy { allowed_hosts: hosts.map(str::to_owned).collect(), ..Policy::default() };
+    if policy.fault().is_some() { Err(MALFORMED_HOSTS) } else { Ok(policy) }
+}
+
 /// A provider besides the first.
 struct Further {
-    /// The variable that holds its key; none for servers that ask for none.
+    /// The variable that holds its key.
     key_variable: Option<String>,
+    /// The place where its key is read; with neither, the server asks for none or knows the process's role.
+    key_secret: Option<String>,
+    /// Whether its models run in the background where a definition does not say.
+    background: bool,
     endpoint: Endpoint,
 }
 
@@ -91,9 +114,21 @@ fn further(text: Option<&str>) -> Result<BTreeMap<String, Further>, SettingsErro
     let objects: BTreeMap<String, Map<String, Value>> = serde_json::from_str(text).map_err(|_| MALFORMED_PROVIDERS)?;
     let read = |mut fields: Map<String, Value>| {
         // An endpoint knows its own fields and refuses others.
-        let key_variable = fields.remove("key_variable").and_then(|name| name.as_str().map(str::to_owned));
-        let endpoint = serde_json::from_value(Value::Object(fields)).map_err(|_| MALFORMED_PROVIDERS)?;
-        Ok(Further { key_variable, endpoint })
+        let mut text = |name: &str| match fields.remove(name) {
+            None => Ok(None),
+            Some(Value::String(text)) if !text.trim().is_empty() => Ok(Some(text)),
+            Some(_) => Err(MALFORMED_PROVIDERS),
+        };
+        let (key_variable, key_secret) = (text("key_variable")?, text("key_secret")?);
+        let background = match fields.remove("background") {
+            None => false,
+            Some(said) => said.as_bool().ok_or(MALFORMED_PROVIDERS)?,
+        };
+        let endpoint: Endpoint = serde_json::from_value(Value::Object(fields)).map_err(|_| MALFORMED_PROVIDERS)?;
+        if (key_variable.is_some() && key_secret.is_some()) || (background && endpoint.wire != Wire::Responses) {
+            return Err(MALFORMED_PROVIDERS);
+        }
+        Ok(Further { key_variable, key_secret, background, endpoint })
     };
     objects.into_iter().map(|(name, fields)| Ok((name, read(fields)?))).collect()
 }
@@ -120,6 +155,11 @@ pub enum SettingsError {
 }
 
 impl Settings {
+    /// The places of all keys that are read when they are needed.
+    pub fn key_places(&self) -> impl Iterator<Item = &str> {
+        self.providers.key_places()
+    }
+
     /// Reads the process's environment.
     ///
     /// # Errors
@@ -159,21 +199,39 @@ impl Settings {
         let model_key = found("LONGHAUL_MODEL_KEY").map(Secret::new);
         let mut providers = Providers::default();
         let default = Endpoint { base_url: Some(model_url.clone()), ..Endpoint::new(Wire::Chat, model.clone()) };
-        providers.add(DEFAULT_PROVIDER, default, model_key.clone().map_or(Access::Open, Access::Key));
-        for (name, further) in further(found("LONGHAUL_PROVIDERS").as_deref())? {
-            let access = match further.key_variable {
-                None => Access::Open,
-                // The name of the variable is the author's own and cannot be said in the error; that of ours can.
-                Some(variable) => Access::Key(Secret::new(found(&variable).ok_or(MALFORMED_PROVIDERS)?)),
-            };
-            providers.add(name, further.endpoint, access);
+        let model_key_place = found("LONGHAUL_MODEL_KEY_SECRET");
+        if model_key_place.is_some() && model_key.is_some() {
+            let expected = "absent where LONGHAUL_MODEL_KEY is set: a key has one place";
+            return Err(SettingsError::Malformed { name: "LONGHAUL_MODEL_KEY_SECRET", expected });
         }
-        let hosts = found("LONGHAUL_TOOL_HOSTS").unwrap_or_default();
-        let allowed = hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned);
+        let entry = match (&model_key, &model_key_place) {
+            (_, Some(place)) => Entry::Kept { place: place.clone() },
+            (Some(key), None) => Entry::Known(Access::Key(key.clone())),
+            (None, None) => Entry::Known(Access::Open),
+        };
+        providers.add_entry(DEFAULT_PROVIDER, default, entry);
+        for (name, further) in further(found("LONGHAUL_PROVIDERS").as_deref())? {
+            let entry = match (further.key_variable, further.key_secret) {
+                // The name of the variable is the author's own and cannot be said in the error; that of ours can.
+                (Some(variable), _) => {
+                    Entry::Known(Access::Key(Secret::new(found(&variable).ok_or(MALFORMED_PROVIDERS)?)))
+                }
+                (None, Some(place)) => Entry::Kept { place },
+                (None, None) if further.endpoint.wire == Wire::Converse => Entry::Role,
+                (None, None) => Entry::Known(Access::Open),
+            };
+            providers.add_entry(&name, further.endpoint, entry);
+            if further.background {
+                providers.run_in_background(&name);
+            }
+        }
+        let policy = policy(found("LONGHAUL_TOOL_HOSTS").as_deref())?;
         Ok(Self {
             model_url,
             model,
             model_key: model_key.unwrap_or_else(|| Secret::new("")),
+            model_key_place,
+            keys: KeySource::default(),
             model_time_limit: Duration::from_secs(seconds.unwrap_or(MODEL_TIME_LIMIT_DEFAULT_SECONDS)),
             paths: Paths {
                 corpus: found("LONGHAUL_CORPUS").map(PathBuf::from),
@@ -181,7 +239,7 @@ impl Settings {
             },
             retry: RetryPolicy { wait_first_ms: wait_first_ms.unwrap_or(defaults.wait_first_ms), ..defaults },
             providers,
-            policy: Policy { allowed_hosts: allowed.collect(), ..Policy::default() },
+            policy,
             prices: prices(found("LONGHAUL_PRICES").as_deref())?,
         })
     }
@@ -215,9 +273,26 @@ mod tests {
         let keyed = r#"{"other": {"wire": "messages", "model": "m", "key_variable": "LONGHAUL_MODEL"}}"#;
         let priced =
             r#"{"read_on": "2026-11-29", "models": [{"names": ["m"], "rates": {"input": "1", "output": "2"}}]}"#;
-        let cases: [(&str, &str, bool); 17] = [
+        let kept = r#"{"other": {"wire": "messages", "model": "m", "key_secret": "ssm:/k"}}"#;
+        let twice =
+            r#"{"other": {"wire": "messages", "model": "m", "key_secret": "s", "key_variable": "LONGHAUL_MODEL"}}"#;
+        let bedrock = r#"{"bedrock": {"wire": "converse", "model": "m", "region": "eu-west-1"}}"#;
+        let away = r#"{"long": {"wire": "responses", "model": "m", "background": true}}"#;
+        let no_background = r#"{"long": {"wire": "chat", "model": "m", "background": true}}"#;
+        let cases: [(&str, &str, bool); 28] = [
             ("LONGHAUL_PRICES", priced, true),
             ("LONGHAUL_PRICES", r#"{"m": 1}"#, false),
+            ("LONGHAUL_PROVIDERS", kept, true),
+            ("LONGHAUL_PROVIDERS", twice, false),
+            ("LONGHAUL_PROVIDERS", bedrock, true),
+            ("LONGHAUL_PROVIDERS", away, true),
+            ("LONGHAUL_PROVIDERS", no_background, false),
+            ("LONGHAUL_TOOL_HOSTS", "tickets.internal:8080", false),
+            ("LONGHAUL_TOOL_HOSTS", "http://tickets.internal", false),
+            ("LONGHAUL_TOOL_HOSTS", "tickets.internal/x", false),
+            ("LONGHAUL_TOOL_HOSTS", "[::1]:80", false),
+            ("LONGHAUL_TOOL_HOSTS", "::1, [fd00::1], 10.0.0.1", true),
+            ("LONGHAUL_MODEL_KEY_SECRET", "secretsmanager:longhaul/model", true),
             ("LONGHAUL_PROVIDERS", ollama, true),
             ("LONGHAUL_PROVIDERS", keyed, true),
             ("LONGHAUL_PROVIDERS", keyless, false),

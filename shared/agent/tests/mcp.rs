@@ -44,6 +44,16 @@ struct Seen {
     made: usize,
     initialized: usize,
     called: Vec<(String, Option<String>)>,
+    closed: Vec<String>,
+}
+
+/// The end of a session.
+async fn closed(State(server): State<Server>, headers: HeaderMap) -> StatusCode {
+    let mut seen = server.seen.lock().unwrap();
+    let session = headers["mcp-session-id"].to_str().unwrap().to_owned();
+    assert!(headers.contains_key("mcp-protocol-version") && seen.sessions.remove(&session), "{session}");
+    seen.closed.push(session);
+    StatusCode::OK
 }
 
 #[derive(Clone)]
@@ -57,6 +67,7 @@ async fn exchange(State(server): State<Server>, headers: HeaderMap, body: Bytes)
         return (StatusCode::NOT_FOUND, [("content-type", "text/plain")], "no such page").into_response();
     }
     let message: Value = serde_json::from_slice(&body).unwrap();
+    assert!(headers["traceparent"].to_str().unwrap().starts_with("00-"), "the trace goes along");
     let session = headers.get("mcp-session-id").map(|id| id.to_str().unwrap().to_owned());
     let id = message["id"].clone();
     let mut seen = server.seen.lock().unwrap();
@@ -154,7 +165,7 @@ impl Models for OneModel {
 async fn run(manner: Manner, tenants: &[&str]) -> (Vec<Result<Value, String>>, Arc<Mutex<Seen>>) {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let app = axum::Router::new()
-        .route("/mcp", axum::routing::post(exchange))
+        .route("/mcp", axum::routing::post(exchange).delete(closed))
         .with_state(Server { manner, seen: Arc::clone(&seen) });
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", socket.local_addr().unwrap());
@@ -216,6 +227,7 @@ async fn f11_a_session_that_is_gone_is_made_anew() {
         (seen.made, seen.initialized)
     };
     assert_eq!((made, initialized), (1, 1), "one session for all steps");
+    assert_eq!(seen.lock().unwrap().closed, ["s-1"], "and it is closed at the end");
 
     let (ends, seen) = run(Manner::Reaps, &["acme"]).await;
     assert_eq!(told(&ends), good, "the call went through in a new session");
@@ -250,5 +262,7 @@ async fn f11_a_session_that_is_gone_is_made_anew() {
 
     let (ends, seen) = run(Manner::Good, &["acme", "other"]).await;
     assert!(ends.iter().all(Result::is_ok));
-    assert_eq!(seen.lock().unwrap().made, 2, "a session is never shared between tenants");
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.made, 2, "a session is never shared between tenants");
+    assert_eq!(seen.closed, ["s-1", "s-2"], "each is closed by its own tenant's job");
 }

@@ -112,6 +112,7 @@ async fn serve(
     body: Bytes,
 ) -> axum::Json<Value> {
     let request: Value = serde_json::from_slice(&body).unwrap();
+    assert!(headers["traceparent"].to_str().unwrap().starts_with("00-"), "the trace goes along");
     let key = headers.get("idempotency-key").map(|key| key.to_str().unwrap().to_owned());
     let [first, second] = answers(wire);
     let answer = if request.to_string().contains("the weather of") { second } else { first };

@@ -1,16 +1,19 @@
 //! The SDK clients: one of each in a process, made when first used, over one shared HTTP client.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
+use aws_smithy_runtime_api::client::http::HttpConnectorSettings;
 
 use crate::config::{AccessKey, Aws, Config};
 use crate::connector::SharedConnections;
 use crate::counts::CallCounts;
+use crate::credentials::RoleCredentials;
+use crate::signed::{self, Answer, Call, CallError};
 
 /// Tries of one call, the first included. A conditional write knows its own echo, so that repeating it is safe.
 const TRIES_MAX: u32 = 4;
@@ -35,6 +38,8 @@ pub struct Clients {
     aws: Aws,
     shared: SdkConfig,
     counts: CallCounts,
+    connections: SharedConnections,
+    role: Arc<RoleCredentials>,
     dynamodb: OnceLock<aws_sdk_dynamodb::Client>,
     sqs: OnceLock<aws_sdk_sqs::Client>,
     s3: OnceLock<aws_sdk_s3::Client>,
@@ -45,18 +50,19 @@ impl Clients {
     /// output; otherwise the SDK's own search is made.
     pub async fn load(config: &Config) -> Self {
         let aws = config.aws.clone();
+        let connections = SharedConnections::default();
         let shared = match (&aws.region, &aws.access_key) {
             (Some(region), Some(key)) => SdkConfig::builder()
                 .behavior_version(BehaviorVersion::latest())
                 .region(Region::new(region.clone()))
                 .credentials_provider(SharedCredentialsProvider::new(credentials(key)))
-                .http_client(SharedConnections::default())
+                .http_client(connections.clone())
                 .retry_config(retries())
                 .timeout_config(timeouts(TRY_SECONDS_MAX, CALL_SECONDS_MAX))
                 .build(),
             (Some(_) | None, _) => {
                 let mut loader = aws_config::defaults(BehaviorVersion::latest())
-                    .http_client(SharedConnections::default())
+                    .http_client(connections.clone())
                     .retry_config(retries())
                     .timeout_config(timeouts(TRY_SECONDS_MAX, CALL_SECONDS_MAX));
                 if let Some(region) = &aws.region {
@@ -65,10 +71,13 @@ impl Clients {
                 Box::pin(loader.load()).await
             }
         };
+        let role = Arc::new(RoleCredentials::new(shared.credentials_provider()));
         Self {
             aws,
             shared,
             counts: CallCounts::default(),
+            connections,
+            role,
             dynamodb: OnceLock::new(),
             sqs: OnceLock::new(),
             s3: OnceLock::new(),
@@ -79,6 +88,39 @@ impl Clients {
     #[must_use]
     pub const fn counts(&self) -> &CallCounts {
         &self.counts
+    }
+
+    /// The credentials of this process's role.
+    #[must_use]
+    pub const fn role(&self) -> &Arc<RoleCredentials> {
+        &self.role
+    }
+
+    /// The address of a service for which there is no SDK here, without a stroke at its end.
+    pub(crate) fn endpoint(&self, service: &'static str) -> Result<String, NoRegion> {
+        let elsewhere = match service {
+            "secretsmanager" => &self.aws.secrets_manager_url,
+            "ssm" => &self.aws.ssm_url,
+            "lambda" => &self.aws.lambda_url,
+            _ => &None,
+        };
+        if let Some(url) = elsewhere {
+            return Ok(url.trim_end_matches('/').to_owned());
+        }
+        let region = self.shared.region().ok_or(NoRegion { service })?;
+        let domain = if region.as_ref().starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+        Ok(format!("https://{service}.{region}.{domain}"))
+    }
+
+    /// Makes a call that no SDK makes, once and within `limit`.
+    pub(crate) async fn send_signed(&self, operation: &str, call: Call, limit: Duration) -> Result<Answer, CallError> {
+        self.counts.count(operation);
+        let credentials = self.role.get().await.map_err(CallError::Credentials)?;
+        let settings =
+            HttpConnectorSettings::builder().connect_timeout(Duration::from_secs(CONNECT_SECONDS_MAX)).build();
+        let connector = self.connections.connector(&settings);
+        let region = self.shared.region().map_or("us-east-1", AsRef::as_ref);
+        signed::send(&connector, &credentials, region, call, limit).await
     }
 
     pub(crate) fn dynamodb(&self) -> &aws_sdk_dynamodb::Client {
@@ -120,6 +162,13 @@ impl Clients {
             .interceptor(self.counts.clone());
         aws_sdk_apigatewaymanagement::Client::from_conf(config.build())
     }
+}
+
+/// A service's address cannot be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no AWS region is configured, so that nobody knows where {service} is")]
+pub(crate) struct NoRegion {
+    service: &'static str,
 }
 
 fn credentials(key: &AccessKey) -> Credentials {

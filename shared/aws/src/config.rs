@@ -9,6 +9,7 @@ use std::fmt;
 use longhaul_engine::TenantId;
 use longhaul_wire::token::TokenSettings;
 
+use crate::functions::Allowed;
 use crate::tenants::TenantLimitsTable;
 
 /// Why the environment does not describe a working function.
@@ -86,6 +87,12 @@ pub struct Aws {
     pub sqs_url: Option<String>,
     /// S3 elsewhere than in the region.
     pub s3_url: Option<String>,
+    /// Secrets Manager elsewhere than in the region.
+    pub secrets_manager_url: Option<String>,
+    /// Parameter Store elsewhere than in the region.
+    pub ssm_url: Option<String>,
+    /// Lambda elsewhere than in the region.
+    pub lambda_url: Option<String>,
 }
 
 /// The environment of a function.
@@ -114,6 +121,14 @@ pub struct Config {
     pub webhook_loopback: bool,
     /// Hosts beyond the public internet that tools of definitions may reach (`LONGHAUL_TOOL_HOSTS`).
     pub tool_hosts: Vec<String>,
+    /// Where tenants' keys lie: below `<prefix>/<tenant>/` (`LONGHAUL_SECRETS_PREFIX`); none when the deployment keeps
+    /// none.
+    pub secrets_prefix: Option<String>,
+    /// The functions that definitions may call (`LONGHAUL_TOOL_FUNCTIONS`): names or ARNs, `tenant=` before those that one
+    /// tenant alone may call.
+    pub tool_functions: Vec<Allowed>,
+    /// The names of the model providers that definitions may name: `default`, and those of `LONGHAUL_PROVIDERS`.
+    pub providers: Vec<String>,
     tokens: Result<TokenSettings, ConfigError>,
 }
 
@@ -146,6 +161,9 @@ impl Config {
             response_stream: variables.optional("LONGHAUL_RESPONSE_STREAM").is_some(),
             webhook_loopback: variables.optional("LONGHAUL_WEBHOOK_LOOPBACK").is_some(),
             tool_hosts: list(variables.optional("LONGHAUL_TOOL_HOSTS").as_deref()),
+            secrets_prefix: variables.secrets_prefix()?,
+            tool_functions: variables.tool_functions()?,
+            providers: variables.providers()?,
         })
     }
 
@@ -223,6 +241,9 @@ impl<L: Fn(&'static str) -> Option<String>> Variables<L> {
             dynamodb_url: endpoint("AWS_ENDPOINT_URL_DYNAMODB")?,
             sqs_url: endpoint("AWS_ENDPOINT_URL_SQS")?,
             s3_url: endpoint("AWS_ENDPOINT_URL_S3")?,
+            secrets_manager_url: endpoint("AWS_ENDPOINT_URL_SECRETS_MANAGER")?,
+            ssm_url: endpoint("AWS_ENDPOINT_URL_SSM")?,
+            lambda_url: endpoint("AWS_ENDPOINT_URL_LAMBDA")?,
         })
     }
 
@@ -251,6 +272,38 @@ impl<L: Fn(&'static str) -> Option<String>> Variables<L> {
         const WANTED: &str = "a JSON object of limits, with those of single tenants under `tenants`";
         let Some(text) = self.optional(NAME) else { return Ok(TenantLimitsTable::default()) };
         TenantLimitsTable::parse(&text).ok_or(ConfigError::Invalid { name: NAME, wanted: WANTED })
+    }
+
+    fn providers(&self) -> Result<Vec<String>, ConfigError> {
+        let name = "LONGHAUL_PROVIDERS";
+        let mut names = vec!["default".to_owned()];
+        if let Some(text) = self.optional(name).filter(|text| !text.trim().is_empty()) {
+            let named: BTreeMap<String, serde::de::IgnoredAny> = serde_json::from_str(&text)
+                .map_err(|_| ConfigError::Invalid { name, wanted: "a JSON object of endpoints by name" })?;
+            names.extend(named.into_keys().filter(|name| name != "default"));
+        }
+        Ok(names)
+    }
+
+    fn secrets_prefix(&self) -> Result<Option<String>, ConfigError> {
+        let name = "LONGHAUL_SECRETS_PREFIX";
+        let Some(text) = self.optional(name) else { return Ok(None) };
+        let prefix = text.trim().trim_matches('/');
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
+        // Every part of it is a part of a name in both stores.
+        let parts = prefix.split('/').all(|part| !part.is_empty() && !part.chars().all(|c| c == '.'));
+        if !parts || !prefix.chars().all(plain) {
+            let wanted = "the beginning of secrets' names: letters, digits, - _ . and /";
+            return Err(ConfigError::Invalid { name, wanted });
+        }
+        Ok(Some(prefix.to_owned()))
+    }
+
+    fn tool_functions(&self) -> Result<Vec<Allowed>, ConfigError> {
+        let name = "LONGHAUL_TOOL_FUNCTIONS";
+        let wanted = "a list of functions' names or ARNs, with commas between and `tenant=` before those of one tenant";
+        let listed = list(self.optional(name).as_deref());
+        listed.iter().map(|text| text.parse().map_err(|_| ConfigError::Invalid { name, wanted })).collect()
     }
 
     fn tokens(&self) -> Result<TokenSettings, ConfigError> {
@@ -344,6 +397,25 @@ mod tests {
         }
         let error = read(&[("LONGHAUL_QUEUE_URL", "longhaul-jobs")]).unwrap_err();
         assert!(matches!(error, ConfigError::Invalid { name: "LONGHAUL_QUEUE_URL", .. }), "{error}");
+    }
+
+    #[test]
+    fn what_definitions_may_use_is_read() {
+        let config = read(&[("LONGHAUL_SECRETS_PREFIX", "/longhaul/"), ("LONGHAUL_TOOL_FUNCTIONS", "f, acme=g:live")]);
+        let config = config.unwrap();
+        assert_eq!(config.secrets_prefix.as_deref(), Some("longhaul"));
+        assert_eq!(config.tool_functions.len(), 2);
+        assert_eq!(read(&[]).unwrap().secrets_prefix, None);
+        for (name, value) in [
+            ("LONGHAUL_SECRETS_PREFIX", "/"),
+            ("LONGHAUL_SECRETS_PREFIX", "a//b"),
+            ("LONGHAUL_SECRETS_PREFIX", "../x"),
+            ("LONGHAUL_SECRETS_PREFIX", "a b"),
+            ("LONGHAUL_TOOL_FUNCTIONS", "f g"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Loading the system's root certificates and building a TLS stack costs a cold start several milliseconds. A function
 //! of the embedded stack never speaks TLS, so the encrypted connector is built at the first `https` request only.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use aws_smithy_http_client::Connector;
 use aws_smithy_http_client::tls::Provider;
@@ -15,13 +15,20 @@ use aws_smithy_runtime_api::client::orchestrator::HttpRequest;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 
 /// A client whose connector is made once, for the settings of the first request; all our SDK clients share them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct SharedConnections {
-    connector: OnceLock<SharedHttpConnector>,
+    connector: Arc<OnceLock<SharedHttpConnector>>,
 }
 
 impl HttpClient for SharedConnections {
     fn http_connector(&self, settings: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
+        self.connector(settings)
+    }
+}
+
+impl SharedConnections {
+    /// The connector itself, for calls that no SDK makes.
+    pub(crate) fn connector(&self, settings: &HttpConnectorSettings) -> SharedHttpConnector {
         self.connector
             .get_or_init(|| {
                 SharedHttpConnector::new(ByScheme {

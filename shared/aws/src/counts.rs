@@ -28,7 +28,7 @@ impl CallCounts {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn count(&self, operation: &str) {
+    pub(crate) fn count(&self, operation: &str) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match counts.get_mut(operation) {
             Some(count) => *count = count.saturating_add(1),

@@ -62,6 +62,13 @@ impl Policy {
         matches(&self.refused_hosts, host)
     }
 
+    /// An entry that can never match, since it is no host: with what is wrong with it.
+    #[must_use]
+    pub fn fault(&self) -> Option<(&str, &'static str)> {
+        let all = self.allowed_hosts.iter().chain(&self.refused_hosts);
+        all.filter_map(|entry| Some((entry.as_str(), entry_fault(entry)?))).next()
+    }
+
     /// Judges an address as it is written: its scheme, its credentials, its host where that is a number or a name that
     /// never leads to the public internet. What another name leads to is only known when it is connected to.
     ///
@@ -106,6 +113,23 @@ impl Policy {
 /// A host without the brackets of an IPv6 address and the dot at the end of a full name, in small letters.
 fn bare(host: &str) -> String {
     host.trim_matches(['[', ']']).trim_end_matches('.').to_ascii_lowercase()
+}
+
+/// Why an entry of a policy is no host.
+fn entry_fault(entry: &str) -> Option<&'static str> {
+    if entry.contains("//") || entry.contains('/') {
+        return Some("holds a scheme or a path; write the host alone");
+    }
+    let unbracketed = entry.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(entry);
+    if unbracketed.parse::<IpAddr>().is_ok() {
+        return None;
+    }
+    if entry.contains(':') {
+        return Some("holds a port; a host is allowed on all its ports, write it alone");
+    }
+    let name = entry.strip_prefix("*.").unwrap_or(entry);
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    if is_name { None } else { Some("is no host: a name, `*.name` or an address") }
 }
 
 fn matches(patterns: &[String], host: &str) -> bool {

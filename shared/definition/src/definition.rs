@@ -75,6 +75,10 @@ pub struct ModelChoice {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub output_tokens_max: Option<u64>,
+    /// Whether its answers are made at the provider while no worker waits: for answers that take minutes. Only for the
+    /// first model, and only of a provider that can (wire `responses`); the provider's own setting when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub background: Option<bool>,
     /// Sampling temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 2.0))]

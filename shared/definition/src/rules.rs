@@ -80,6 +80,10 @@ fn models(models: &[(usize, ModelChoice)], findings: &mut Findings<'_>) {
         if choice.model.as_ref().is_some_and(|model| model.trim().is_empty() || model.len() > 256) {
             findings.add(at("model"), "is no model's name", "leave it out for the provider's own default");
         }
+        if *index > 0 && choice.background == Some(true) {
+            let help = "only the first model answers in the background; those behind it are asked when it cannot";
+            findings.add(at("background"), "is said of a further model", help);
+        }
         if choice.output_tokens_max == Some(0) {
             findings.add(at("output_tokens_max"), "is 0", "leave it out for the model's own limit");
         }

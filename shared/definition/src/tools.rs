@@ -198,7 +198,8 @@ impl HttpTool {
     }
 }
 
-/// A call of a Lambda function; its event is `{"arguments": {...}, "idempotency_key": "..."}`, its answer any JSON.
+/// A call of a Lambda function; its event is `{"arguments": {...}, "idempotency_key": "...", "tenant":
+/// "...", "traceparent": "..."}`, its answer any JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LambdaTool {

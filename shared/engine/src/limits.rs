@@ -49,8 +49,14 @@ pub const SESSION_SILENCE_MAX_MS: u64 = 20_000;
 /// The watchdog's delay. It is sent before each heartbeat, so the last one before a death arrives when the session has
 /// been silent for [`SESSION_SILENCE_MAX_MS`] at least, and at most one heartbeat later.
 pub const WATCHDOG_DELAY_SECONDS: u64 = (SESSION_SILENCE_MAX_MS + HEARTBEAT_INTERVAL_MS) / 1_000;
-/// How often a worker looks for a cancel while a step runs.
-pub const CANCEL_PEEK_INTERVAL_MS: u64 = 2_000;
+/// How often a worker looks for a cancel while a step runs. With the read and the write around it, a call in flight is
+/// dropped within two seconds.
+pub const CANCEL_PEEK_INTERVAL_MS: u64 = 1_500;
+/// How long a cancelled job's at-most-once call that is in flight may still take, so that its outcome is known: what most
+/// calls take, and what a person who cancels will wait.
+pub const CANCEL_SETTLE_MS: u64 = 10_000;
+/// How long an agent may take to tell others that a job has ended without it. It holds nothing up but the job's item.
+pub const LEAVE_MS: u64 = 5_000;
 
 /// Due time of a job that a worker holds: the net under heartbeats and watchdog. A lease whose due time has passed
 /// unrenewed counts as lapsed, so it is longer than the renewal interval by far.

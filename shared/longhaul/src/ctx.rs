@@ -57,6 +57,19 @@ impl Ctx {
         &self.shared.order.overrides
     }
 
+    /// W3C trace context that calls to other systems carry (`traceparent`): that of the submission, or the job's own.
+    #[must_use]
+    pub fn traceparent(&self) -> String {
+        self.shared.traceparent()
+    }
+
+    /// How often the job has been opened again so far. For the bodies of steps alone: it grows, so code that decides
+    /// by it which steps come next would not be replayed.
+    #[must_use]
+    pub fn replays(&self) -> u32 {
+        self.shared.journal.borrow().replays()
+    }
+
     /// A way to show people what an effect has so far, such as an answer that streams in: taken before the effect, used
     /// in its body. It is no durable operation, and what it shows is stored nowhere.
     #[must_use]

@@ -27,6 +27,6 @@ pub use longhaul_engine as engine;
 pub use longhaul_engine::job::Usage;
 pub use longhaul_engine::retry::RetryPolicy;
 pub use longhaul_engine::{ErrorClass, Failure};
-pub use registry::{Agent, AgentSource, Registry};
+pub use registry::{Agent, AgentSource, Recorded, Registry};
 pub use signal::SignalWait;
 pub use step::{Effect, EffectKey, Step};

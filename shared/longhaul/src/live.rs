@@ -130,6 +130,18 @@ impl Live {
         }
     }
 
+    /// W3C trace context that the effect's calls carry, as [`crate::Ctx::traceparent`].
+    #[must_use]
+    pub fn traceparent(&self) -> String {
+        self.0.traceparent()
+    }
+
+    /// Returns when the job has been cancelled. A body that awaits it beside its work can end at once with an error that
+    /// says what the work had cost by then; one that does not is dropped.
+    pub async fn cancelled(&self) {
+        self.0.until_closing().await;
+    }
+
     /// Takes back what the running effect has said so far.
     pub fn begin_anew(&self, effect: &EffectKey) {
         self.0.stage.say(effect.step(), "", true);

@@ -18,9 +18,23 @@ use crate::store::StoreError;
 
 type Run = Rc<dyn Fn(Ctx, Value) -> LocalBoxFuture<'static, Result<Value>>>;
 
+type Leave = Rc<dyn Fn(Vec<Recorded>) -> LocalBoxFuture<'static, ()>>;
+
+/// A step with its recorded result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recorded {
+    /// The author's name for it.
+    pub name: String,
+    /// The result.
+    pub output: Value,
+}
+
 /// An agent's code, ready to be driven.
 #[derive(Clone)]
-pub struct Agent(pub(crate) Run);
+pub struct Agent {
+    pub(crate) run: Run,
+    pub(crate) leave: Option<Leave>,
+}
 
 impl Agent {
     /// An agent is an async function from its input to its output.
@@ -31,7 +45,7 @@ impl Agent {
         O: Serialize + 'static,
     {
         let agent = Rc::new(agent);
-        Self(Rc::new(move |mut ctx, input| {
+        let run: Run = Rc::new(move |mut ctx, input| {
             let agent = Rc::clone(&agent);
             async move {
                 let input = serde_json::from_value(input).map_err(|error| {
@@ -45,7 +59,24 @@ impl Agent {
                 })
             }
             .boxed_local()
-        }))
+        });
+        Self { run, leave: None }
+    }
+
+    /// Has this done when a job ends without a result of the agent, by a cancel or a failure: telling others that what
+    /// they do for the job is not wanted any more. It is given the steps that have a result, in the order of the journal,
+    /// has a few seconds, and may be done more than once.
+    #[must_use]
+    pub fn leaving<F>(mut self, leave: F) -> Self
+    where
+        F: AsyncFn(Vec<Recorded>) + 'static,
+    {
+        let leave = Rc::new(leave);
+        self.leave = Some(Rc::new(move |steps| {
+            let leave = Rc::clone(&leave);
+            async move { leave(steps).await }.boxed_local()
+        }));
+        self
     }
 }
 

@@ -72,6 +72,11 @@ pub(crate) struct Shared {
     rests: RefCell<BTreeMap<StepKey, Rest>>,
     busy: Cell<usize>,
     halt: RefCell<Option<Halt>>,
+    /// Whether the job is about to end by a cancel: nothing begins any more.
+    closing: Cell<bool>,
+    closed: Notify,
+    /// Operations whose outcome is still written down while the job closes.
+    settling: Cell<usize>,
     /// What the job may use.
     pub(crate) budget: Cell<Budget>,
     /// What is held back of it for steps that are running.
@@ -97,11 +102,27 @@ impl Shared {
             rests: RefCell::default(),
             busy: Cell::new(0),
             halt: RefCell::default(),
+            closing: Cell::new(false),
+            closed: Notify::new(),
+            settling: Cell::new(0),
             held: Cell::default(),
             partial: RefCell::default(),
             grown: Notify::new(),
             stage,
         })
+    }
+
+    /// W3C trace context for the calls of this job: the one that it was submitted with, or one that is the job's own and
+    /// the same at every replay.
+    pub(crate) fn traceparent(&self) -> String {
+        match &self.order.traceparent {
+            Some(given) => given.clone(),
+            None => {
+                let trace = self.order.id.to_string().replace('-', "");
+                let span = trace.get(16..).unwrap_or_default();
+                format!("00-{trace}-{span}-00")
+            }
+        }
     }
 
     /// Marks an operation as running until the mark is dropped.
@@ -115,8 +136,46 @@ impl Shared {
         self.busy.get() == 0
     }
 
-    /// Appends what `decide` makes of the journal; returns when it stands there.
+    /// Lets nothing begin any more. What runs is dropped, but for what must not be left with an unknown outcome.
+    pub(crate) fn close(&self) {
+        self.closing.set(true);
+        self.closed.notify_waiters();
+    }
+
+    /// Whether nothing begins any more.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.get()
+    }
+
+    /// Returns when nothing begins any more.
+    pub(crate) async fn until_closing(&self) {
+        let closed = self.closed.notified();
+        if !self.closing.get() {
+            closed.await;
+        }
+    }
+
+    /// Marks an operation as one whose outcome is written down even while the job closes, until the mark is dropped.
+    pub(crate) fn settling(self: &Rc<Self>) -> Settling {
+        self.settling.set(self.settling.get().saturating_add(1));
+        Settling(Rc::clone(self))
+    }
+
+    /// Whether outcomes are still to be written down.
+    pub(crate) fn is_settling(&self) -> bool {
+        self.settling.get() > 0
+    }
+
+    /// Appends what `decide` makes of the journal; returns when it stands there. Does not return while the job closes.
     pub(crate) async fn append(self: &Rc<Self>, alone: bool, decide: Decide) {
+        if self.closing.get() {
+            std::future::pending::<()>().await;
+        }
+        self.append_outcome(alone, decide).await;
+    }
+
+    /// Appends what must be written down even while the job closes.
+    pub(crate) async fn append_outcome(self: &Rc<Self>, alone: bool, decide: Decide) {
         let _busy = self.busy();
         let (done, told) = oneshot::channel();
         self.requests.borrow_mut().push_back(Request::Append { decide, alone, done });
@@ -128,6 +187,9 @@ impl Shared {
 
     /// Submits a child job; returns when it is stored.
     pub(crate) async fn submit(self: &Rc<Self>, order: Order) {
+        if self.closing.get() {
+            std::future::pending::<()>().await;
+        }
         let _busy = self.busy();
         let (done, told) = oneshot::channel();
         self.requests.borrow_mut().push_back(Request::Submit { order: Box::new(order), done });
@@ -182,6 +244,15 @@ impl Shared {
         let reserve = Duration::from_millis(2 * limits::DEADLINE_RESERVE_MS);
         let most = since.until(self.deadline).saturating_sub(reserve);
         (most >= Duration::from_millis(limits::CLAIM_TIME_MIN_MS)).then(|| asked.min(most))
+    }
+}
+
+/// The mark of an operation whose outcome is awaited.
+pub(crate) struct Settling(Rc<Shared>);
+
+impl Drop for Settling {
+    fn drop(&mut self) {
+        self.0.settling.set(self.0.settling.get().saturating_sub(1));
     }
 }
 

@@ -203,6 +203,9 @@ where
     F: AsyncFn() -> Result<T, StepError>,
     T: Serialize,
 {
+    if shared.is_closing() {
+        std::future::pending::<()>().await;
+    }
     let started_at = shared.clock.now();
     let time_limit = match shared.time_limit(options.time_limit, started_at) {
         Some(limit) if wait::fits(started_at, limit, shared.deadline) => limit,
@@ -210,27 +213,47 @@ where
     };
     let needs = Held::for_step(options.reserve_tokens, options.reserve_micros);
     let _reserved = reserve(shared, needs, started_at).await;
-    let _busy = shared.busy();
+    let busy = shared.busy();
+    let mut settling = None;
     if id.kind == StepKind::EffectOnce {
         let entry = Entry::StepStarted { id: id.clone() };
         shared.append(false, Box::new(move |_| Some(entry.clone()))).await;
+        // It acts from here on, and whether it has must be known.
+        settling = Some(shared.settling());
     }
     // What was spent on the entry above is part of the limit, so that the body never runs into the deadline.
     let left = time_limit.saturating_sub(started_at.until(shared.clock.now()));
     let on_stage = Stage::enter(shared, id, attempt);
-    let result = match tokio::time::timeout(left, body()).await {
-        Ok(result) => result,
-        Err(_) => Err(StepError::new(
-            ErrorClass::Timeout,
-            format!("{} \"{}\" took longer than {} ms", id.kind.as_str(), id.name, time_limit.as_millis()),
-        )),
+    let cut_off = async {
+        match settling {
+            // Left to end by itself; the drive loop knows for how long.
+            Some(_) => std::future::pending().await,
+            None => shared.until_closing().await,
+        }
     };
+    let result = tokio::select! {
+        // The body first: it may have something to say about its end.
+        biased;
+        result = tokio::time::timeout(left, body()) => match result {
+            Ok(result) => result,
+            Err(_) => Err(StepError::new(
+                ErrorClass::Timeout,
+                format!("{} \"{}\" took longer than {} ms", id.kind.as_str(), id.name, time_limit.as_millis()),
+            )),
+        },
+        () = cut_off => {
+            // The body is dropped by now, and with it whatever call it had in flight.
+            drop(busy);
+            std::future::pending().await
+        }
+    };
+    let _settling = settling.unwrap_or_else(|| shared.settling());
     drop(on_stage);
     let entry = match result.and_then(|value| Ok((to_json(id, &value)?, (options.usage)(&value)))) {
         Ok((output, usage)) => completed(id, attempt, started_at, output, usage),
         Err(error) => failed(shared, id, &options.retry, attempt, started_at, error),
     };
-    shared.append(false, Box::new(move |_| Some(entry.clone()))).await;
+    shared.append_outcome(false, Box::new(move |_| Some(entry.clone()))).await;
 }
 
 fn completed(id: &StepId, attempt: u32, started_at: Timestamp, output: Value, usage: Usage) -> Entry {

@@ -57,6 +57,10 @@ pub struct AgentView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub definition: Option<Value>,
+    /// What the deployment does not have that the definition names (model providers, agents): it was saved all the same,
+    /// and its jobs fail for as long as that is so. Only in the answer to a `PUT`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 /// All agents.

@@ -11,6 +11,7 @@
 mod dead_letters;
 mod definitions;
 mod files;
+mod outside;
 mod refusals;
 mod reports;
 mod survival;

@@ -112,6 +112,9 @@ async fn apply(place: &Place, file: &Path, hosts: Hosts, output: Output) -> Resu
     let reference = view.card.reference();
     let what = if created { "saved as" } else { "says the same as" };
     print(&format!("{}: {what} {reference}", file.display()))?;
+    for warning in &view.warnings {
+        say(&plain(&format!("{}: warning: {warning}", file.display())));
+    }
     say(&format!("run it: longhaul run {reference} --input 'JSON'"));
     Ok(ExitCode::SUCCESS)
 }

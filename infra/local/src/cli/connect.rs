@@ -121,7 +121,7 @@ impl FaultArguments {
 }
 
 /// Variables of the person's own that the functions get too.
-const PASSED_ON: [&str; 7] = [
+const PASSED_ON: [&str; 11] = [
     "LONGHAUL_LOG",
     "LONGHAUL_RETRY_WAIT_FIRST_MS",
     "LONGHAUL_DOCUMENTS",
@@ -129,6 +129,11 @@ const PASSED_ON: [&str; 7] = [
     "LONGHAUL_PROVIDERS",
     "LONGHAUL_PRICES",
     "LONGHAUL_TOOL_HOSTS",
+    "LONGHAUL_TOOL_FUNCTIONS",
+    // Where functions are: `sam local start-lambda`, or `cargo lambda watch`.
+    "AWS_ENDPOINT_URL_LAMBDA",
+    "LONGHAUL_SECRETS_FILE",
+    "LONGHAUL_MODEL_KEY_SECRET",
 ];
 
 /// These variables with their values, and the keys of the model providers among them.

@@ -313,6 +313,9 @@ fn reserve(port: u16) -> Result<TcpListener, StackError> {
     })
 }
 
+/// The file of the data folder that holds the keys of tools and model servers (docs/running.md).
+const SECRETS_FILE: &str = "secrets.json";
+
 /// What the functions are told, as the template tells them on AWS.
 fn environment(
     options: &StackOptions,
@@ -323,6 +326,7 @@ fn environment(
     webhook_secret: &str,
 ) -> BTreeMap<String, String> {
     let sqs = &stores.sqs;
+    let secrets = options.data.join(SECRETS_FILE);
     let mut env = BTreeMap::from(
         [
             ("LONGHAUL_TABLE", stores.dynamodb.table().to_owned()),
@@ -336,6 +340,10 @@ fn environment(
             ("LONGHAUL_JWT_AUDIENCE", AUDIENCE.to_owned()),
             ("LONGHAUL_CORPUS", shipped.join(corpus::CORPUS_FOLDER).display().to_string()),
             ("LONGHAUL_LOG_FORMAT", "text".to_owned()),
+            ("LONGHAUL_SECRETS_FILE", secrets.display().to_string()),
+            // Nobody calls the functions of a real account from here: where they run on this machine is for the person to
+            // say (docs/running.md), and this address answers nobody until then.
+            ("AWS_ENDPOINT_URL_LAMBDA", "http://127.0.0.1:3001".to_owned()),
             ("LONGHAUL_WEBHOOK_LOOPBACK", "1".to_owned()),
             ("LONGHAUL_WEBHOOK_SECRETS", serde_json::json!({ TENANT_DEFAULT: webhook_secret }).to_string()),
             ("AWS_ENDPOINT_URL_DYNAMODB", stores.dynamodb.endpoint().to_owned()),

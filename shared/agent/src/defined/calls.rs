@@ -187,7 +187,9 @@ async fn interrupted(ctx: &mut Ctx, agent: &Defined, due: &Due<'_>, failure: Fai
 async fn run(ctx: &mut Ctx, agent: &Defined, due: &Due<'_>) -> longhaul::Result<Outcome> {
     let tenant = ctx.tenant().clone();
     let equipment = &agent.equipment;
-    let caller = Caller { reach: &equipment.reach, secrets: &*equipment.secrets, tenant: &tenant };
+    let traceparent = ctx.traceparent();
+    let (reach, secrets) = (&equipment.reach, &*equipment.secrets);
+    let caller = Caller { reach, secrets, tenant: &tenant, traceparent: &traceparent };
     let arguments = due.arguments;
     match due.grant.behind {
         Behind::OfServer { server, tool } => {
@@ -202,8 +204,9 @@ async fn run(ctx: &mut Ctx, agent: &Defined, due: &Due<'_>) -> longhaul::Result<
         }
         Behind::Tool(Tool::Lambda(tool)) => {
             let functions = &*equipment.functions;
-            let body =
-                async |key: Option<String>| lambda::call(functions, &tenant, tool, arguments, key.as_deref()).await;
+            let body = async |key: Option<String>| {
+                lambda::call(functions, &tenant, &traceparent, tool, arguments, key.as_deref()).await
+            };
             step(ctx, agent, due, body).await
         }
         Behind::Tool(Tool::Documents(tool)) => {

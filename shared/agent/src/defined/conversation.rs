@@ -17,7 +17,12 @@ const MESSAGE_TOKENS: u64 = 8;
 
 /// Tokens of a text, roughly.
 pub(super) fn tokens_of(text: &str) -> u64 {
-    u64::try_from(text.len().div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX)
+    tokens_of_bytes(text.len())
+}
+
+/// Tokens of so many bytes of text, roughly.
+pub(super) fn tokens_of_bytes(bytes: usize) -> u64 {
+    u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX)
 }
 
 /// Tokens of a message, roughly.

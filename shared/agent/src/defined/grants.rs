@@ -156,9 +156,11 @@ impl<'a> Grants<'a> {
 
 async fn described(ctx: &mut Ctx, agent: &Defined, server: &McpTool) -> longhaul::Result<Vec<Described>> {
     let tenant = ctx.tenant().clone();
+    let traceparent = ctx.traceparent();
     let equipment = &agent.equipment;
     ctx.step(&format!("tools of {}", server.name), async || {
-        let caller = Caller { reach: &equipment.reach, secrets: &*equipment.secrets, tenant: &tenant };
+        let (reach, secrets) = (&equipment.reach, &*equipment.secrets);
+        let caller = Caller { reach, secrets, tenant: &tenant, traceparent: &traceparent };
         equipment.sessions.list(&caller, server).await
     })
     .retry(agent.retry())

@@ -5,6 +5,7 @@
 //! from worker to worker between any two steps, and limits hold over all of them together.
 
 mod approval;
+pub mod background;
 mod calls;
 mod conversation;
 pub mod equipment;
@@ -24,6 +25,7 @@ use longhaul_definition::{Budget, Definition};
 use longhaul_llm::{Finish, Message, ModelReply, ResponseFormat, ToolCall};
 use serde_json::{Value, json};
 
+use background::Away;
 use calls::Result as CallResult;
 use conversation::{Conversation, Item, Shown};
 use equipment::{Equipment, Opened};
@@ -32,6 +34,8 @@ use outputs::Handle;
 use repeats::Repeats;
 use turn::{CutShort, Question, ask};
 use window::{Room, Window};
+
+use crate::tools::http::Caller;
 
 /// A call ends a little before its step does, so that the step's error is the call's own.
 const CALL_MARGIN: Duration = Duration::from_secs(2);
@@ -71,11 +75,13 @@ pub(crate) struct Defined {
 /// The agent that a definition describes, ready to be driven.
 #[must_use]
 pub fn agent(definition: Definition, equipment: Rc<Equipment>) -> Agent {
+    let (choices, reach) = (definition.models.clone(), Rc::clone(&equipment));
     let defined = Rc::new(Defined { definition, equipment });
     Agent::new(async move |ctx: &mut Ctx, input: Value| match defined.overridden(ctx.overrides()) {
         Some(other) => other.run(ctx, input).await,
         None => defined.run(ctx, input).await,
     })
+    .leaving(async move |steps| background::leave(Rc::clone(&reach), choices.clone(), steps).await)
 }
 
 fn engine_budget(budget: Budget) -> budget::Budget {
@@ -115,16 +121,22 @@ impl Defined {
         if let Some(schema) = &self.definition.input_schema {
             fits(schema, &input)?;
         }
-        let models = &self.equipment.models;
-        let opened = models
-            .open(&self.definition.models)
-            .map_err(|message| Error::Terminal(Failure::new(ErrorClass::Invalid, message)))?;
+        let invalid = |message: String| Error::Terminal(Failure::new(ErrorClass::Invalid, message));
+        let opened = self.equipment.models.open(&self.definition.models).map_err(invalid)?;
+        let away = Away::open(&self.equipment, &self.definition.models).map_err(invalid)?;
         let grants = Grants::open(ctx, self).await?;
         let window = Window::new(&self.definition, &grants.specs());
         let context = &self.definition.context;
         let conversation = Conversation::new(&self.definition.instructions, &context.pinned, asked(&input));
         let repeats = Repeats::default();
-        Running { agent: self, opened, grants, window, conversation, repeats, turns: 0, calls: 0 }.drive(ctx).await
+        let running = Running { agent: self, opened, away, grants, window, conversation, repeats, turns: 0, calls: 0 };
+        let (tenant, traceparent) = (ctx.tenant().clone(), ctx.traceparent());
+        let visit = self.equipment.sessions.visit(&tenant, &self.definition.tools);
+        let result = running.drive(ctx).await;
+        let (reach, secrets) = (&self.equipment.reach, &*self.equipment.secrets);
+        let caller = Caller { reach, secrets, tenant: &tenant, traceparent: &traceparent };
+        visit.end(&caller, &self.definition.tools).await;
+        result
     }
 }
 
@@ -163,6 +175,8 @@ fn asked(input: &Value) -> String {
 struct Running<'a> {
     agent: &'a Defined,
     opened: Opened,
+    /// The same models where the first one answers in the background.
+    away: Option<Away>,
     grants: Grants<'a>,
     window: Window,
     conversation: Conversation,
@@ -282,7 +296,7 @@ impl Running<'_> {
                 tokens: size,
                 answer_tokens: self.window.answer,
             };
-            match ask(ctx, self.agent, &self.opened, question).await {
+            match self.put(ctx, question).await {
                 Err(Error::Step(failure)) if failure.class == ErrorClass::ContextOverflow => {
                     self.window = self.window.below(size);
                     self.make_room(ctx).await?;
@@ -293,6 +307,14 @@ impl Running<'_> {
                 }
                 other => return other,
             }
+        }
+    }
+
+    /// Puts a question to the model.
+    async fn put(&self, ctx: &mut Ctx, question: Question) -> longhaul::Result<Result<ModelReply, CutShort>> {
+        match &self.away {
+            Some(away) => background::ask(ctx, self.agent, &self.opened, away, question).await,
+            None => ask(ctx, self.agent, &self.opened, question).await,
         }
     }
 
@@ -308,7 +330,7 @@ impl Running<'_> {
                 tokens,
                 answer_tokens: self.window.answer,
             };
-            let reply = ask(ctx, self.agent, &self.opened, question).await?;
+            let reply = self.put(ctx, question).await?;
             let reply = reply.map_err(|CutShort { what }| output_truncated(&what))?;
             let mut summary = reply.message.text();
             let end = summary.floor_char_boundary(SUMMARY_BYTES_MAX);

@@ -5,20 +5,21 @@
 
 use std::cell::{Cell, OnceCell};
 
-use longhaul::{Ctx, EffectKey, StepError, Usage};
+use longhaul::{Ctx, EffectKey, ErrorClass, StepError, Usage};
 use longhaul_definition::Definition;
 use longhaul_llm::{
-    Cut, Message, ModelError, ModelErrorKind, ModelReply, ModelRequest, Prices, ResponseFormat, ToolSpec,
+    Cut, Delta, Message, ModelError, ModelErrorKind, ModelReply, ModelRequest, Prices, ResponseFormat, ToolSpec,
 };
 use serde::{Deserialize, Serialize};
 
 use super::Defined;
+use super::conversation::tokens_of_bytes;
 use super::equipment::Opened;
-use crate::model::{Asking, failed, micros, tokens};
+use crate::model::{Asking, CUT_SHORT, failed, micros, tokens};
 
 /// A recorded answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Answered {
+pub(super) struct Answered {
     /// The answer; none when it was cut at the model's output limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reply: Option<ModelReply>,
@@ -26,7 +27,7 @@ struct Answered {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cut: Option<String>,
     /// What it cost, models that failed before the one that answered included.
-    usage: Usage,
+    pub(super) usage: Usage,
 }
 
 /// An answer that was cut at the model's output limit: half of one, of which nothing may be carried out.
@@ -35,12 +36,40 @@ pub(super) struct CutShort {
 }
 
 impl Answered {
+    /// What came of a call. Half an answer is recorded as such: asked the same again the model would be cut at the same
+    /// place, so the loop asks for something shorter.
+    pub(super) fn of(
+        prices: &Prices,
+        opened: &Opened,
+        definition: &Definition,
+        answered: Result<ModelReply, ModelError>,
+    ) -> Result<Self, StepError> {
+        let error = match answered {
+            Ok(reply) => return Ok(Self { usage: usage_of(prices, &reply), reply: Some(reply), cut: None }),
+            Err(error) => error,
+        };
+        let failed = of_definition(prices, opened, definition, &error);
+        match error.kind() {
+            ModelErrorKind::Truncated { cut: Cut::OutputLimit } => {
+                Ok(Self { reply: None, cut: Some(failed.failure.message), usage: *failed.usage })
+            }
+            _ => Err(failed),
+        }
+    }
+
+    /// The answer, or what is known of one that was cut.
+    pub(super) fn into_reply(self) -> Result<ModelReply, CutShort> {
+        let Self { reply, cut, usage: _ } = self;
+        reply.ok_or_else(|| CutShort { what: cut.unwrap_or_default() })
+    }
+
     fn usage(&self) -> Usage {
         self.usage
     }
 }
 
 /// A request about to be made.
+#[derive(Clone)]
 pub(super) struct Question {
     pub(super) step: &'static str,
     pub(super) messages: Vec<Message>,
@@ -52,6 +81,23 @@ pub(super) struct Question {
     pub(super) answer_tokens: u64,
 }
 
+/// What is held back from the budget while a question is answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reserve {
+    pub(super) tokens: u64,
+    /// In millionths; none when the price of a model is not known.
+    pub(super) micros: Option<u64>,
+}
+
+impl Reserve {
+    pub(super) fn of(agent: &Defined, opened: &Opened, question: &Question) -> Self {
+        Self {
+            tokens: question.tokens.saturating_add(question.answer_tokens),
+            micros: dearest(&agent.equipment.prices, opened, question.tokens, question.answer_tokens),
+        }
+    }
+}
+
 /// Asks the model.
 pub(super) async fn ask(
     ctx: &mut Ctx,
@@ -60,37 +106,40 @@ pub(super) async fn ask(
     question: Question,
 ) -> longhaul::Result<Result<ModelReply, CutShort>> {
     let prices = &agent.equipment.prices;
-    let reserve = question.tokens.saturating_add(question.answer_tokens);
-    let most_micros = dearest(prices, opened, question.tokens, question.answer_tokens);
-    let step = question.step;
+    let reserve = Reserve::of(agent, opened, &question);
+    let (step, asked_tokens) = (question.step, question.tokens);
     // The step's key is known in its body alone, and is the same at each attempt. The request is large, so it is made once.
-    let (made, keyed) = (Cell::new(Some(request(agent, question))), OnceCell::new());
+    let mut made = request(agent, question);
+    made.traceparent = Some(ctx.traceparent());
+    let (made, keyed) = (Cell::new(Some(made)), OnceCell::new());
     let live = ctx.live();
     let answered = ctx
         .effect(step, async |key| {
             let asking = Asking::of(&live, &key);
             let request = keyed.get_or_init(|| with_key(made.take(), &key));
-            match opened.model.complete(request, &mut |delta| asking.show(&delta)).await {
-                Ok(reply) => Ok(Answered { usage: usage_of(prices, &reply), reply: Some(reply), cut: None }),
-                Err(error) => {
-                    let failed = of_definition(prices, opened, &agent.definition, &error);
-                    match error.kind() {
-                        // Asked the same again it would be cut at the same place; the loop asks for something shorter.
-                        ModelErrorKind::Truncated { cut: Cut::OutputLimit } => {
-                            Ok(Answered { reply: None, cut: Some(failed.failure.message), usage: *failed.usage })
-                        }
-                        _ => Err(failed),
-                    }
+            let said = Cell::new(0);
+            let mut hear = |delta: Delta| {
+                said.set(said.get() + bytes_of(&delta));
+                asking.show(&delta);
+            };
+            tokio::select! {
+                biased;
+                answered = opened.model.complete(request, &mut hear) => {
+                    Answered::of(prices, opened, &agent.definition, answered)
+                }
+                // The call is dropped, which closes its connection; what it has cost is known by its length alone.
+                () = live.cancelled() => {
+                    let used = cut_short(prices, opened, asked_tokens, tokens_of_bytes(said.get()));
+                    Err(StepError::new(ErrorClass::Interrupted, CUT_SHORT).used(used))
                 }
             }
         })
         .retry(agent.retry())
         .time_limit(agent.equipment.model_time_limit + super::CALL_MARGIN)
-        .metered(reserve, Answered::usage)
-        .priced(most_micros)
+        .metered(reserve.tokens, Answered::usage)
+        .priced(reserve.micros)
         .await?;
-    let Answered { reply, cut, usage: _ } = answered;
-    Ok(reply.ok_or_else(|| CutShort { what: cut.unwrap_or_default() }))
+    Ok(answered.into_reply())
 }
 
 /// The request under its step's key.
@@ -100,7 +149,7 @@ fn with_key(made: Option<ModelRequest>, key: &EffectKey) -> ModelRequest {
     request
 }
 
-fn request(agent: &Defined, question: Question) -> ModelRequest {
+pub(super) fn request(agent: &Defined, question: Question) -> ModelRequest {
     let model = agent.definition.models.first().and_then(|choice| choice.model.clone()).unwrap_or_default();
     let mut request = ModelRequest::new(model, question.messages);
     request.tools = question.tools;
@@ -118,12 +167,29 @@ fn dearest(prices: &Prices, opened: &Opened, input_tokens: u64, output_tokens: u
     each.collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 
-fn unpriced(usage: Usage) -> Usage {
+pub(super) fn unpriced(usage: Usage) -> Usage {
     Usage { unpriced_tokens: usage.tokens(), ..usage }
 }
 
+/// What a call is taken to have cost that was dropped in the middle of its answer, by the first model's price.
+fn cut_short(prices: &Prices, opened: &Opened, input_tokens: u64, output_tokens: u64) -> Usage {
+    let usage = longhaul_llm::Usage { input_tokens, output_tokens, ..longhaul_llm::Usage::default() };
+    match opened.names.first().and_then(|model| prices.price(model, &usage).ok()) {
+        Some(money) => Usage { money_micros: micros(money), ..tokens(&usage) },
+        None => unpriced(tokens(&usage)),
+    }
+}
+
+/// Bytes of a piece of an answer.
+fn bytes_of(delta: &Delta) -> usize {
+    match delta {
+        Delta::Text { text } | Delta::Reasoning { text } => text.len(),
+        Delta::ToolCall { .. } | Delta::Discard => 0,
+    }
+}
+
 /// What an answer cost. Without a known price its tokens are said to have none.
-fn usage_of(prices: &Prices, reply: &ModelReply) -> Usage {
+pub(super) fn usage_of(prices: &Prices, reply: &ModelReply) -> Usage {
     let failed = reply.failed_attempts.iter().filter_map(|attempt| attempt.usage.as_ref());
     let all = failed.fold(tokens(&reply.usage), |sum, usage| sum.plus(tokens(usage)));
     match prices.price_of_reply(reply) {
@@ -133,7 +199,12 @@ fn usage_of(prices: &Prices, reply: &ModelReply) -> Usage {
 }
 
 /// A failed call as a failed attempt, with what it cost all the same.
-fn of_definition(prices: &Prices, opened: &Opened, definition: &Definition, error: &ModelError) -> StepError {
+pub(super) fn of_definition(
+    prices: &Prices,
+    opened: &Opened,
+    definition: &Definition,
+    error: &ModelError,
+) -> StepError {
     let last = opened.names.get(error.failed_attempts().len());
     let earlier = error.failed_attempts().iter().filter_map(|attempt| Some((&attempt.model, attempt.usage.as_ref()?)));
     let own = error.usage();

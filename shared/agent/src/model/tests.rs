@@ -96,7 +96,13 @@ async fn ask(says: &[Says]) -> (Result<Answer<Colour>, StepError>, Vec<(String, 
         "grey" => Err("grey is no colour".to_owned()),
         _ => Ok(()),
     };
-    let answer = model.answer_that(&Asking { key: "job/1".to_owned(), shown: None }, &question, not_grey).await;
+    let answer = model
+        .answer_that(
+            &Asking { key: "job/1".to_owned(), traceparent: "00-1-2-00".to_owned(), shown: None },
+            &question,
+            not_grey,
+        )
+        .await;
     server.abort();
     let asked = script.asked.lock().unwrap().clone();
     assert!(script.says.lock().unwrap().is_empty(), "fewer requests than expected: {asked:?}");

@@ -19,11 +19,16 @@ use super::secrets::Secrets;
 /// Bytes of one argument in an address: servers refuse more than 8 KB of it altogether.
 const URL_ARGUMENT_BYTES_MAX: usize = 1_024;
 
+/// The header of W3C trace context.
+pub(crate) const TRACEPARENT: &str = "traceparent";
+
 /// What a server is asked on behalf of whom.
 pub(crate) struct Caller<'a> {
     pub(crate) reach: &'a Reach,
     pub(crate) secrets: &'a dyn Secrets,
     pub(crate) tenant: &'a TenantId,
+    /// W3C trace context of the job.
+    pub(crate) traceparent: &'a str,
 }
 
 /// Calls the server of a tool.
@@ -44,6 +49,10 @@ pub(crate) async fn call(
     }
     if let Some(key) = key {
         ask.own_headers.insert("idempotency-key", header_value("the idempotency key", key)?);
+    }
+    // An author who sends one of their own knows why.
+    if !ask.headers.contains_key(TRACEPARENT) {
+        ask.own_headers.insert(TRACEPARENT, header_value("the trace context", caller.traceparent)?);
     }
     let answer = caller.reach.fetch(ask).await?;
     answered(answer)

@@ -54,15 +54,16 @@ impl Functions for NoFunctions {
     }
 }
 
-/// Calls the function of a tool.
+/// Calls the function of a tool. Its event says who calls and within which trace: a function has no headers.
 pub(crate) async fn call(
     functions: &dyn Functions,
     tenant: &TenantId,
+    traceparent: &str,
     tool: &LambdaTool,
     arguments: &Map<String, Value>,
     key: Option<&str>,
 ) -> Result<Outcome, StepError> {
-    let mut event = json!({ "arguments": arguments });
+    let mut event = json!({ "arguments": arguments, "tenant": tenant, "traceparent": traceparent });
     if let (Some(fields), Some(key)) = (event.as_object_mut(), key) {
         fields.insert("idempotency_key".to_owned(), json!(key));
     }

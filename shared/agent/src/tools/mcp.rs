@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,8 +27,10 @@ use rmcp::transport::streamable_http_client::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::http::{Caller, plain_headers, secret_header};
+use super::http::{Caller, TRACEPARENT, plain_headers, secret_header};
 use super::outcome::{Outcome, class_of};
+
+mod visits;
 
 /// Pages of a list of tools: more are a server that never ends.
 const PAGES_MAX: usize = 20;
@@ -55,9 +58,16 @@ struct Session {
 type Whose = (TenantId, String, Option<String>);
 
 /// The sessions of this process.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Sessions {
-    open: RefCell<BTreeMap<Whose, Session>>,
+    open: Rc<RefCell<BTreeMap<Whose, Session>>>,
+    /// How many jobs that are being driven here may use each.
+    users: Rc<RefCell<BTreeMap<Whose, usize>>>,
+}
+
+fn whose(tenant: &TenantId, definition: &McpTool) -> Whose {
+    let secret = definition.auth.as_ref().map(|auth| auth.secret.to_string());
+    (tenant.clone(), definition.url.clone(), secret)
 }
 
 /// Why an exchange gave no result.
@@ -173,6 +183,11 @@ impl<'a> Server<'a> {
             let (name, value) = secret_header(caller, auth).await?;
             headers.insert(name, value);
         }
+        if let Ok(traceparent) = HeaderValue::from_str(caller.traceparent)
+            && !headers.contains_key(TRACEPARENT)
+        {
+            headers.insert(TRACEPARENT, traceparent);
+        }
         if let Some(key) = key.and_then(|key| HeaderValue::from_str(key).ok()) {
             headers.insert("idempotency-key", key);
         }
@@ -180,8 +195,7 @@ impl<'a> Server<'a> {
     }
 
     fn whose(&self) -> Whose {
-        let secret = self.definition.auth.as_ref().map(|auth| auth.secret.to_string());
-        (self.caller.tenant.clone(), self.definition.url.clone(), secret)
+        whose(self.caller.tenant, self.definition)
     }
 
     async fn post(

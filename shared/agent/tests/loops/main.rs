@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods, reason = "models and tools of a test take their time outside of any agent")]
 
 mod answers;
+mod background;
 mod budgets;
 mod calls;
 mod canned;

@@ -9,13 +9,15 @@ use longhaul_engine::append::{AfterLook, after_look, ending as decide_ending};
 use longhaul_engine::claim::{At, Held};
 use longhaul_engine::ids::{IdError, Seq, SignalKey};
 use longhaul_engine::job::{Job, JobWrite, Progress, Totals};
-use longhaul_engine::journal::Ending;
-use longhaul_engine::{Entry, JobId, Journal, Timestamp, wait};
+use longhaul_engine::journal::{Ending, StepState};
+use longhaul_engine::{Entry, JobId, Journal, Timestamp, limits, wait};
 
 use super::journaling::Appended;
+use super::running::Found;
 use super::{DriveError, Handled, Holding, Invocation};
 use crate::child::{end_signal, told};
 use crate::outside::{self, OutsideError, fresh_nonce};
+use crate::registry::Recorded;
 use crate::store::{Continuation, JobRef, Store, StoreError, Write};
 
 impl<S: Store> Invocation<'_, S> {
@@ -46,6 +48,7 @@ impl<S: Store> Invocation<'_, S> {
         journal: &mut Journal,
         mut ending: Ending,
     ) -> Result<Handled, DriveError> {
+        Box::pin(self.leave(holding, journal, &ending)).await;
         self.tell_all(holding, journal, &ending).await?;
         loop {
             let at = At::of(journal, self.clock.now());
@@ -71,6 +74,20 @@ impl<S: Store> Invocation<'_, S> {
                     }
                 }
             }
+        }
+    }
+
+    /// Lets the agent tell others that the job has ended without it. Nothing hangs on it: what cannot be told now is left.
+    async fn leave(&self, holding: &Holding, journal: &Journal, ending: &Ending) {
+        match ending {
+            Ending::Completed { .. } => return,
+            Ending::Failed { .. } | Ending::Cancelled { .. } => {}
+        }
+        let Ok(Found::Agent(agent)) = self.find(&holding.order).await else { return };
+        let Some(leave) = agent.leave else { return };
+        let time = Duration::from_millis(limits::LEAVE_MS).min(self.clock.now().until(self.deadline));
+        if tokio::time::timeout(time, leave(recorded(journal))).await.is_err() {
+            tracing::warn!(job = %holding.reference.job, "the agent took too long to tell others of the job's end");
         }
     }
 
@@ -239,6 +256,26 @@ impl<S: Store> Invocation<'_, S> {
             }
         }
     }
+}
+
+/// The steps that have a result, in the order of the journal.
+fn recorded(journal: &Journal) -> Vec<Recorded> {
+    let mut steps: Vec<_> = journal
+        .steps()
+        .filter_map(|record| match &record.state {
+            StepState::Completed { output } => {
+                Some((record.seq, Recorded { name: record.id.name.clone(), output: output.clone() }))
+            }
+            StepState::Started
+            | StepState::Retrying { .. }
+            | StepState::Failed { .. }
+            | StepState::Waiting { .. }
+            | StepState::WaitEnded { .. }
+            | StepState::Emitted => None,
+        })
+        .collect();
+    steps.sort_by_key(|(seq, _)| *seq);
+    steps.into_iter().map(|(_, step)| step).collect()
 }
 
 /// The key under which a parent hears of the end of a child that was replayed so often.

@@ -4,6 +4,7 @@
 
 mod children;
 mod claiming;
+mod driven;
 mod ending;
 mod forking;
 mod journaling;

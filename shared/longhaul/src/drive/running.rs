@@ -1,14 +1,9 @@
 //! Runs the agent over its journal: polls it, appends what it asks for, watches for cancels, and stops when it rests.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
-use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::LocalBoxFuture;
 use longhaul_engine::append::{NextMove, OnConflict, next_move, on_conflict};
 use longhaul_engine::claim::At;
 use longhaul_engine::job::{Mismatch, Order};
@@ -18,84 +13,27 @@ use longhaul_engine::{Batch, Entry, ErrorClass, Failure, Journal, Timestamp, lim
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use super::driven::{Driven, Polled};
 use super::{DriveError, Handled, Holding, Invocation};
 use crate::ctx::Ctx;
-use crate::error::Result as AgentResult;
 use crate::live::{Stage, Voice};
 use crate::outside::{self, OutsideError, fresh_nonce};
 use crate::registry::Agent;
 use crate::shared::{Decide, Halt, Request, Rest, Shared};
 use crate::step::used_up;
-use crate::store::{Append, Store, Write};
+use crate::store::{Append, Store, StoreError, Write};
 
-/// The agent's own future, and how it ended if it did while something else was awaited.
-struct Driven {
-    future: LocalBoxFuture<'static, AgentResult<Value>>,
-    ended: Option<Ending>,
-}
-
-impl Driven {
-    /// Polls the agent once. A panic in it is its own failure and no other job's.
-    fn poll(&mut self, cx: &mut Context<'_>) {
-        if self.ended.is_some() {
-            return;
-        }
-        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| self.future.poll_unpin(cx)));
-        self.ended = match polled {
-            Ok(Poll::Pending) => None,
-            Ok(Poll::Ready(Ok(output))) => Some(Ending::Completed { output }),
-            Ok(Poll::Ready(Err(error))) => Some(Ending::Failed { failure: error.into_failure() }),
-            Err(panic) => {
-                let said = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-                let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-                let message = format!("the agent's code panicked: {said}");
-                Some(Ending::Failed { failure: Failure::new(ErrorClass::Terminal, message) })
-            }
-        };
-    }
-
-    /// Polls until the agent has ended, asks for something, or rests with nothing running.
-    async fn until_something(&mut self, shared: &Shared) -> Polled {
-        poll_fn(|cx| {
-            self.poll(cx);
-            if let Some(ending) = self.ended.take() {
-                return Poll::Ready(Polled::Ended(ending));
-            }
-            if !shared.requests.borrow().is_empty() {
-                return Poll::Ready(Polled::Requested);
-            }
-            let resting = shared.halted().is_some() || !shared.rests().is_empty();
-            if shared.is_idle() && resting { Poll::Ready(Polled::Resting) } else { Poll::Pending }
-        })
-        .await
-    }
-
-    /// Awaits `work` while the agent's other branches go on.
-    async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let mut work = std::pin::pin!(work);
-        poll_fn(|cx| {
-            if let Poll::Ready(done) = work.as_mut().poll(cx) {
-                return Poll::Ready(done);
-            }
-            self.poll(cx);
-            Poll::Pending
-        })
-        .await
-    }
-}
-
-/// Where polling the agent came to.
-enum Polled {
-    /// It has ended.
-    Ended(Ending),
-    /// It asks for something.
-    Requested,
-    /// Nothing runs, and it rests or was halted.
-    Resting,
-    /// It has run for a while without asking for anything.
-    Quiet,
-    /// The invocation ends.
-    OutOfTime,
+/// What was found of an order's agent.
+pub(super) enum Found {
+    /// It is ready.
+    Agent(Agent),
+    /// This worker has none that it could drive, in the words of a [`Mismatch`].
+    Not {
+        /// What the job was submitted for.
+        recorded: String,
+        /// What is here.
+        attempted: String,
+    },
 }
 
 /// What the drive loop does next.
@@ -118,13 +56,12 @@ impl<S: Store> Invocation<'_, S> {
     /// Drives a claimed job on.
     pub(super) async fn run(&self, holding: &mut Holding, journal: Journal) -> Result<Handled, DriveError> {
         let order = journal.edited(&holding.order);
-        let Some(Agent(run)) = self.find(&order).await? else {
-            let mismatch = Mismatch {
-                step: None,
-                recorded: format!("agent {}", order.agent),
-                attempted: "a worker that has no such agent version".to_owned(),
-            };
-            return self.block(holding, &At::of(&journal, self.clock.now()), mismatch).await;
+        let run = match self.find(&order).await? {
+            Found::Agent(Agent { run, leave: _ }) => run,
+            Found::Not { recorded, attempted } => {
+                let mismatch = Mismatch { step: None, recorded, attempted };
+                return self.block(holding, &At::of(&journal, self.clock.now()), mismatch).await;
+            }
         };
         let input = order.input.clone();
         let voice = self.audience.as_ref().map(|audience| Voice {
@@ -133,15 +70,17 @@ impl<S: Store> Invocation<'_, S> {
             epoch: holding.epoch(),
         });
         let shared = Shared::new(order, journal, self.clock, self.deadline, Stage::new(voice));
-        let mut agent = Driven { future: run(Ctx::root(Rc::clone(&shared)), input), ended: None };
         let begun_with = shared.journal.borrow().totals().steps;
+        let mut agent = Driven::new(run(Ctx::root(Rc::clone(&shared)), input));
+        let mut settled_by = None;
         let ending = loop {
             if !self.renew(holding, &shared).await {
                 return Ok(Handled::Acknowledge);
             }
-            let verdict = match self.poll(&shared, &mut agent).await {
+            let verdict = match self.poll(&shared, &mut agent, settled_by).await {
                 Polled::Ended(ending) => Verdict::End(ending),
                 Polled::Requested => self.serve(holding, &shared, &mut agent).await?,
+                Polled::Resting if shared.is_closing() => Verdict::GoOn,
                 Polled::Resting => self.rest(holding, &shared).await?,
                 Polled::Quiet => self.peek(holding, &shared).await?,
                 Polled::OutOfTime => {
@@ -162,7 +101,10 @@ impl<S: Store> Invocation<'_, S> {
                 return self.release(holding, &at).await;
             }
             // What came from outside may end the job here, whatever the agent is doing.
-            if let NextMove::End(ending) = next_move(&shared.journal.borrow()) {
+            let next = next_move(&shared.journal.borrow());
+            if let NextMove::End(ending) = next
+                && !self.settles(&shared, &ending, &mut settled_by)
+            {
                 break ending;
             }
         };
@@ -172,11 +114,46 @@ impl<S: Store> Invocation<'_, S> {
         self.end_job(holding, &mut shared.journal.take(), ending).await
     }
 
-    /// The agent of an order: one of the registry's own, or what its source has.
-    async fn find(&self, order: &Order) -> Result<Option<Agent>, DriveError> {
-        match self.registry.find(&order.agent) {
-            Some(agent) => Ok(Some(agent)),
-            None => Ok(self.registry.ask_source(&order.tenant, &order.agent).await?),
+    /// The agent of an order: one of the registry's own, or what its source has. What is there and cannot be read by this
+    /// worker will be read by another build or not at all, so that it is no reason to try again and again.
+    pub(super) async fn find(&self, order: &Order) -> Result<Found, DriveError> {
+        if let Some(agent) = self.registry.find(&order.agent) {
+            return Ok(Found::Agent(agent));
+        }
+        match self.registry.ask_source(&order.tenant, &order.agent).await {
+            Ok(Some(agent)) => Ok(Found::Agent(agent)),
+            Ok(None) => Ok(Found::Not {
+                recorded: format!("agent {}", order.agent),
+                attempted: "a worker that has no such agent version".to_owned(),
+            }),
+            Err(error @ (StoreError::Corrupt { .. } | StoreError::Newer { .. })) => Ok(Found::Not {
+                recorded: format!("agent {}", order.agent),
+                attempted: format!("a worker that cannot read it: {error}"),
+            }),
+            Err(error @ (StoreError::Unavailable { .. } | StoreError::Missing { .. })) => Err(error.into()),
+        }
+    }
+
+    /// Whether a job that was cancelled is driven on for a moment, so that the outcome of what must not be left unknown
+    /// is written down. The first time it closes the job: everything else in flight is dropped.
+    fn settles(&self, shared: &Shared, ending: &Ending, settled_by: &mut Option<Timestamp>) -> bool {
+        match ending {
+            Ending::Cancelled { .. } => {}
+            Ending::Completed { .. } | Ending::Failed { .. } => return false,
+        }
+        let now = self.clock.now();
+        match *settled_by {
+            None => {
+                if shared.is_idle() {
+                    return false;
+                }
+                shared.close();
+                let reserve = Duration::from_millis(limits::DEADLINE_RESERVE_MS);
+                let left = now.until(self.deadline).saturating_sub(reserve);
+                *settled_by = Some(now.plus(left.min(Duration::from_millis(limits::CANCEL_SETTLE_MS))));
+                true
+            }
+            Some(by) => shared.is_settling() && now < by,
         }
     }
 
@@ -184,10 +161,11 @@ impl<S: Store> Invocation<'_, S> {
         At::of(&journal.borrow(), self.clock.now())
     }
 
-    async fn poll(&self, shared: &Shared, agent: &mut Driven) -> Polled {
+    async fn poll(&self, shared: &Shared, agent: &mut Driven, settled_by: Option<Timestamp>) -> Polled {
         let reserve = Duration::from_millis(limits::DEADLINE_RESERVE_MS / 2);
         let time_left = self.clock.now().until(self.deadline).saturating_sub(reserve);
         let quiet = Duration::from_millis(limits::CANCEL_PEEK_INTERVAL_MS);
+        let quiet = settled_by.map_or(quiet, |by| quiet.min(self.clock.now().until(by)));
         tokio::select! {
             biased;
             polled = agent.until_something(shared) => polled,

@@ -2,13 +2,15 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use longhaul::engine::JobState;
 use longhaul::engine::entry::Edit;
 use longhaul::engine::job::Status;
-use longhaul::{Ctx, Error, ErrorClass, Registry, StepError, outside};
+use longhaul::engine::{AgentRef, JobState, TenantId};
+use longhaul::store::StoreError;
+use longhaul::{Agent, AgentSource, Ctx, Error, ErrorClass, Registry, StepError, outside};
 use longhaul_sim::Sim;
 use longhaul_sim::workshop::Workshop;
 use serde_json::{Value, json};
@@ -160,4 +162,49 @@ async fn a_journal_that_does_not_match_the_code_blocks_and_goes_on_after_a_fix()
             assert_eq!(result(&workshop, &job).await, json!(3));
         })
         .await;
+}
+
+/// A stored agent that this build cannot read: as long as that is so the job is BLOCKED, with the reason; a build that
+/// can read it goes on. The worker does not take it up again and again meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_stored_agent_that_cannot_be_read_blocks_its_job() {
+    struct Stored {
+        reads: Rc<Cell<u32>>,
+        error: fn() -> StoreError,
+    }
+    impl AgentSource for Stored {
+        fn agent<'a>(
+            &'a self,
+            _tenant: &'a TenantId,
+            _agent: &'a AgentRef,
+        ) -> Pin<Box<dyn Future<Output = Result<Option<Agent>, StoreError>> + 'a>> {
+            self.reads.set(self.reads.get() + 1);
+            Box::pin(async { Err((self.error)()) })
+        }
+    }
+    let corrupt = || StoreError::Corrupt { what: "the definition of agent@1".to_owned(), detail: "line 1".to_owned() };
+    let newer = || StoreError::Newer { what: "the definition of agent@1".to_owned(), found: 9 };
+    for (error, said) in [(corrupt as fn() -> StoreError, "line 1"), (newer, "protocol version 9")] {
+        let mut registry = Registry::default();
+        let reads = Rc::new(Cell::new(0));
+        registry.set_source(Rc::new(Stored { reads: Rc::clone(&reads), error }));
+        let workshop = Workshop::new(Sim::faultless(), registry);
+        workshop
+            .run(1, async {
+                let job = workshop.submit(workshop.order("agent", json!({}))).await;
+                let blocked = workshop.until(&job, |job| job.progress.state.status() == Status::Blocked).await;
+                let JobState::Blocked { mismatch, .. } = &blocked.progress.state else { panic!("{blocked:?}") };
+                assert!(mismatch.recorded.contains("agent@1"), "{mismatch:?}");
+                assert!(
+                    mismatch.attempted.contains("cannot read it") && mismatch.attempted.contains(said),
+                    "{mismatch:?}"
+                );
+                workshop.clock.sleep(Duration::from_secs(20 * 60)).await;
+                assert!(reads.get() <= 6, "looked at every five minutes, not in a loop: {}", reads.get());
+                let mended = crate::ground::registry(async |_: &mut Ctx, _: Value| Ok("done"));
+                workshop.deploy(mended);
+                assert_eq!(result(&workshop, &job).await, json!("done"));
+            })
+            .await;
+    }
 }
