@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Defined;
 use super::equipment::Opened;
-use crate::model::{Asking, failed, micros, tokens};
+use crate::model::{Asking, failed, micros, sent, tokens};
 
 /// A recorded answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ pub(super) async fn ask(
                         ModelErrorKind::Truncated { cut: Cut::OutputLimit } => {
                             Ok(Answered { reply: None, cut: Some(failed.failure.message), usage: *failed.usage })
                         }
-                        _ => Err(failed),
+                        _ => Err(failed.sent(sent(request))),
                     }
                 }
             }
