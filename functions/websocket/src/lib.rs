@@ -67,6 +67,8 @@ pub struct WebSocket {
     pub(crate) push: Push,
     pub(crate) tokens: TokenCheck,
     pub(crate) webhooks: Webhooks,
+    /// Connections whose buffer was full for longer than all tries of a message take.
+    pub(crate) slow: Mutex<BTreeSet<String>>,
 }
 
 /// What an invocation knows of time.
@@ -121,7 +123,7 @@ impl WebSocket {
         let push = Push::new(store.clients(), config.push_endpoint()?);
         let tokens = TokenCheck::new(config.tokens()?.clone());
         let webhooks = Webhooks::new(config.webhook_loopback);
-        Ok(Self { store, push, tokens, webhooks })
+        Ok(Self { store, push, tokens, webhooks, slow: Mutex::default() })
     }
 
     /// Handles an event of either side, in an invocation that must have answered by `deadline_ms` (milliseconds since

@@ -140,6 +140,7 @@ mod tests {
     fn what_is_kept_is_the_owners_alone() {
         let folder = tempfile::TempDir::new().unwrap();
         let credentials = Credentials { path: folder.path().join("new").join(FILE) };
+        let expires_at = Some(now() + 100);
         let kept = |token: &str| Kept {
             grant: Grant::Device,
             issuer: "https://issuer.example".to_owned(),
@@ -148,7 +149,7 @@ mod tests {
             scopes: Vec::new(),
             access_token: token.to_owned(),
             refresh_token: None,
-            expires_at: Some(now() + 100),
+            expires_at,
         };
         assert_eq!(credentials.get("https://a").unwrap(), None);
         credentials.put("https://a", Some(kept("a"))).unwrap();

@@ -310,7 +310,7 @@ mod tests {
 
     /// What a person sees, without colours.
     fn seen(shown: &Shown, second: u64) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(90, 14)).unwrap();
+        let mut terminal = Terminal::new(TestBackend::new(150, 14)).unwrap();
         let now = "2026-01-31T08:00:00Z".parse::<jiff::Timestamp>().unwrap().as_millisecond();
         terminal.draw(|frame| shown.draw(frame, now + i64::try_from(second).unwrap() * 1_000)).unwrap();
         terminal.backend().to_string()
