@@ -138,3 +138,21 @@ test("dead letters are replayed by the dozen, by a filter", async () => {
   assert.ok(!(await replayed(other)), "what the filter does not mean stays");
   await close(page);
 });
+
+test("another job is made of one that has ended, from any step", async () => {
+  const { id } = await stack.client.submit({ agent: "agent-10", input: { steps: 3 } });
+  await stack.until(id, (job) => job.status === "COMPLETED", "completed");
+  const page = await open(browser, stack);
+  await page.goto(at(`jobs/${id}`));
+  await page.locator("ol.steps > li").nth(1).getByRole("button").first().click();
+  await page.getByRole("button", { name: "Fork from here" }).click();
+  await page.getByRole("textbox", { name: "Input" }).fill('{ "steps": 4 }');
+  await page.getByRole("button", { name: "Fork", exact: true }).click();
+  await page.getByText(/fork of/).waitFor();
+  await shows(page, "COMPLETED");
+  assert.deepEqual(await stepNames(page), ["step 1", "step 2", "step 3", "step 4"]);
+  const made = await stack.client.job(page.url().split("/jobs/")[1]);
+  assert.deepEqual([made.forked_from.job, made.input], [id, { steps: 4 }]);
+  assert.equal((await stack.client.job(id)).steps, 3, "the job itself stays as it was");
+  await close(page);
+});

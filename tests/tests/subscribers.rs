@@ -157,8 +157,7 @@ fn crowd_on_one_job(what: &str, readers: usize, input: &Value, think_ms: &str, a
     let stack = Stack::up(&["--think-ms", think_ms]);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let job = stack.submit("agent-10", input);
-    let sleeper = asleep
-        .then(|| runtime.block_on(stalled(&stack.address("websocket"), &stack.token("local"), &job)));
+    let sleeper = asleep.then(|| runtime.block_on(stalled(&stack.address("websocket"), &stack.token("local"), &job)));
     let crowd = crowd(&runtime, &stack, vec![job; readers]);
     let seen = runtime.block_on(async { futures::future::join_all(crowd).await });
     drop(sleeper);

@@ -13,6 +13,9 @@ pub mod stream;
 mod subscribing;
 mod webhook;
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
 use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
 use aws_lambda_events::dynamodb;
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};

@@ -12,8 +12,9 @@ import { AnswerShown, SentShown } from "./exchange.tsx";
 import { FailureChain } from "./failure.tsx";
 import { Tree, Value } from "./value.tsx";
 
-export function StepDetails({ step, job, to, call, forgotten, onReplayFrom }: {
+export function StepDetails({ step, job, to, call, forgotten, onReplayFrom, onForkFrom }: {
   step: Step; job: Job; to: number; call?: Call; forgotten: boolean; onReplayFrom?: (position: number, step: Step) => void;
+  onForkFrom?: (position: number, step: Step) => void;
 }) {
   const [entry, setEntry] = useState<{ value?: Record<string, any>; error?: unknown }>({});
   const load = async () => {
@@ -64,6 +65,9 @@ export function StepDetails({ step, job, to, call, forgotten, onReplayFrom }: {
         )}
         {onReplayFrom && !forgotten && (
           <button type="button" class="small" onClick={() => onReplayFrom(step.firstPosition, step)}>Replay from here</button>
+        )}
+        {onForkFrom && !forgotten && (
+          <button type="button" class="small" onClick={() => onForkFrom(step.firstPosition, step)}>Fork from here</button>
         )}
       </div>
       {step.state === "failed" && entry.value !== undefined && sent === undefined && <p class="quiet">Nothing was sent to a model, or nothing of it was kept.</p>}

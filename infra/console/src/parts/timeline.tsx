@@ -24,9 +24,11 @@ interface Props {
   drafts?: Draft[];
   /** Offers to replay the job from a position; none where it cannot be. */
   onReplayFrom?: (position: number, step: Step) => void;
+  /** Offers to make another job of this one, from a position. */
+  onForkFrom?: (position: number, step: Step) => void;
 }
 
-export function Timeline({ story, job, drafts = [], onReplayFrom }: Props) {
+export function Timeline({ story, job, drafts = [], onReplayFrom, onForkFrom }: Props) {
   const [shorten, setShorten] = useState(true);
   const [shown, setShown] = useState(ROWS_SHOWN);
   const from = Math.min(Date.parse(job.submitted_at), story.firstAt ?? Infinity);
@@ -58,7 +60,7 @@ export function Timeline({ story, job, drafts = [], onReplayFrom }: Props) {
         {steps.slice(0, shown).map((step) => (
           <Row
             key={`${step.opening}/${step.key}`} step={step} scale={scale} to={to} job={job} call={calls.get(step.key)}
-            forgotten={forgotten.has(step)} onReplayFrom={onReplayFrom}
+            forgotten={forgotten.has(step)} onReplayFrom={onReplayFrom} onForkFrom={onForkFrom}
           />
         ))}
       </ol>
@@ -173,8 +175,8 @@ function said(step: Step, to: number): string {
   }
 }
 
-function Row({ step, scale, to, job, call, forgotten, onReplayFrom }: {
-  step: Step; scale: Scale; to: number; job: Job; call?: Call; forgotten: boolean; onReplayFrom?: Props["onReplayFrom"];
+function Row({ step, scale, to, job, call, forgotten, onReplayFrom, onForkFrom }: {
+  step: Step; scale: Scale; to: number; job: Job; call?: Call; forgotten: boolean; onReplayFrom?: Props["onReplayFrom"]; onForkFrom?: Props["onForkFrom"];
 }) {
   const [open, setOpen] = useState(false);
   const end = endOf(step);
@@ -201,7 +203,7 @@ function Row({ step, scale, to, job, call, forgotten, onReplayFrom }: {
         </span>
         <span class="step-time">{took}</span>
       </button>
-      {open && <StepDetails step={step} job={job} to={to} call={call} forgotten={forgotten} onReplayFrom={onReplayFrom} />}
+      {open && <StepDetails step={step} job={job} to={to} call={call} forgotten={forgotten} onReplayFrom={onReplayFrom} onForkFrom={onForkFrom} />}
     </li>
   );
 }

@@ -119,7 +119,7 @@ export function Job() {
 function JobOf({ id }: { id: string }) {
   const seen = useEvents(id);
   const { job, error, again } = useJob(id, seen.story);
-  const [replay, setReplay] = useState<{ from?: number; name?: string } | undefined>();
+  const [replay, setReplay] = useState<{ from?: number; name?: string; fork?: boolean } | undefined>();
   const wanted = route.value.query.has("replay");
   useEffect(() => {
     if (wanted) setReplay((open) => open ?? {});
@@ -163,19 +163,21 @@ function JobOf({ id }: { id: string }) {
           {job.cancelled.reason && <p>{job.cancelled.reason}</p>}
         </section>
       )}
-      {canReplay && !replay && (
+      {over && !replay && (
         <div class="tools">
-          <button type="button" class="primary" onClick={() => setReplay({})}>Edit and replay…</button>
+          {canReplay && <button type="button" class="primary" onClick={() => setReplay({})}>Edit and replay…</button>}
+          <button type="button" onClick={() => setReplay({ fork: true })}>Edit and fork…</button>
         </div>
       )}
-      {canReplay && replay && (
-        <Replay key={replay.from} job={job} from={replay.from} stepName={replay.name} onDone={() => { setReplay(undefined); again(); }} onClose={() => setReplay(undefined)} />
+      {replay && (canReplay || replay.fork) && (
+        <Replay key={`${replay.fork} ${replay.from}`} job={job} from={replay.from} stepName={replay.name} fork={replay.fork} onDone={() => { setReplay(undefined); again(); }} onClose={() => setReplay(undefined)} />
       )}
       {!over && <Signals job={job} story={seen.story} onSent={again} />}
       <section class="card" aria-labelledby="timeline">
         <h2 id="timeline">Timeline</h2>
         <Timeline
           story={seen.story} job={job} drafts={seen.drafts}
+          onForkFrom={(from, step) => { setReplay({ from, name: step.name, fork: true }); scrollTo({ top: 0 }); }}
           onReplayFrom={canReplay ? (from, step) => { setReplay({ from, name: step.name }); scrollTo({ top: 0 }); } : undefined}
         />
       </section>
@@ -210,7 +212,7 @@ function Head({ job, link, over }: { job: JobView; link: WatchState; over: boole
   return (
     <header class="page-head">
       <div>
-        <p class="crumb"><a href="#/jobs">Jobs</a>{job.parent && <> / child of <JobLink id={job.parent} /></>}</p>
+        <p class="crumb"><a href="#/jobs">Jobs</a>{job.parent && <> / child of <JobLink id={job.parent} /></>}{job.forked_from && <> / fork of <JobLink id={job.forked_from.job} /></>}{job.imported_at && <> / imported, driven by no worker</>}</p>
         <h1>{job.agent} <StatusBadge status={job.status} /></h1>
         <p class="under">
           <code class="whole-id">{job.id}</code> <Copy text={job.id} what="the id" />

@@ -1,8 +1,10 @@
 /**
- * A job opened again: its input, model, instructions and budget edited, from its last good step or from one that is named.
+ * A job opened again, or another one made of it: its input, model, instructions and budget edited, from its last good step
+ * or from one that is named.
  */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { json } from "../format.ts";
+import { go } from "../route.ts";
 import { api } from "../session.ts";
 import type { Agent, Job, Taken } from "../wire.ts";
 import { Act, Fault, useFetched } from "../parts/common.tsx";
@@ -24,6 +26,8 @@ interface Props {
   job: Job;
   from?: number;
   stepName?: string;
+  /** Whether another job is made, and this one stays as it is. */
+  fork?: boolean;
   onDone: () => void;
   onClose: () => void;
 }
@@ -35,22 +39,24 @@ export function Replay(props: Props) {
   );
   // Without the definition the rest can be edited all the same.
   const defined = value ?? (error ? {} : undefined);
-  if (!defined) return <section class="card replay" aria-busy="true"><h2>Edit and replay</h2></section>;
+  if (!defined) return <section class="card replay" aria-busy="true"><h2>Edit and {props.fork ? "fork" : "replay"}</h2></section>;
   return <Form {...props} defined={defined} />;
 }
 
-function Form({ job, from, stepName, onDone, onClose, defined }: Props & { defined: Defined }) {
+function Form({ job, from, stepName, fork = false, onDone, onClose, defined }: Props & { defined: Defined }) {
   const before = {
     input: json(job.input),
     budget: json(budgetOf(budgetText(job.budget)) ?? {}),
-    instructions: job.instructions ?? defined.instructions,
+    // An agent that ships keeps its own to itself.
+    instructions: job.instructions ?? defined.instructions ?? "",
     model: job.model ?? defined.model ?? "",
   };
   const [text, setText] = useState(before.input);
   const [budget, setBudget] = useState(budgetText(job.budget));
-  const [instructions, setInstructions] = useState(before.instructions ?? "");
+  const [instructions, setInstructions] = useState(before.instructions);
   const [model, setModel] = useState(before.model);
   const [fromText, setFrom] = useState(from === undefined ? "" : String(from));
+  const [repeats, setRepeats] = useState(false);
   const [error, setError] = useState<unknown>();
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => heading.current?.focus(), []);
@@ -59,7 +65,7 @@ function Form({ job, from, stepName, onDone, onClose, defined }: Props & { defin
   const changes = {
     input: after.input !== before.input,
     budget: after.budget !== before.budget,
-    instructions: before.instructions !== undefined && instructions !== before.instructions,
+    instructions: instructions.trim() !== before.instructions.trim(),
     model: model.trim() !== before.model,
   };
   const replay = async () => {
@@ -70,31 +76,41 @@ function Form({ job, from, stepName, onDone, onClose, defined }: Props & { defin
       ...(changes.instructions ? { instructions } : {}),
       ...(changes.model ? { model: model.trim() } : {}),
     };
+    const position = fromText ? { from: Number(fromText) } : {};
     try {
-      const taken: Taken = await api().replay(job.id, { ...(fromText ? { from: Number(fromText) } : {}), edit });
+      if (fork) {
+        const body = { ...position, edit, ...(repeats ? { repeat_effects: true } : {}) };
+        const made = await api().call("POST", `/v1/jobs/${job.id}/fork`, { body });
+        return go(`/jobs/${made.job.id}`);
+      }
+      const taken: Taken = await api().replay(job.id, { ...position, edit });
       if (taken) onDone();
     } catch (found) {
       setError(found);
     }
   };
   const noModel = changes.model && model.trim() === "";
+  const noInstructions = changes.instructions && instructions.trim() === "";
+  const forgotten = fork ? "are not brought along" : "are forgotten";
   return (
     <section class="card replay" aria-labelledby="replay">
-      <h2 id="replay" tabIndex={-1} ref={heading}>Edit and replay</h2>
+      <h2 id="replay" tabIndex={-1} ref={heading}>Edit and {fork ? "fork" : "replay"}</h2>
       <p>
         {fromText
-          ? <>Outcomes from journal position {fromText} on{stepName && from === Number(fromText) && <> (<b>{stepName}</b>)</>} are forgotten; what stands before is kept and not paid for again.</>
-          : <>The job goes on from its last good step; what succeeded is kept and not paid for again.</>}
+          ? <>Outcomes from journal position {fromText} on{stepName && from === Number(fromText) && <> (<b>{stepName}</b>)</>} {forgotten}; what stands before is kept and not paid for again.</>
+          : <>{fork ? "Another job" : "The job"} goes on from its last good step; what succeeded is kept and not paid for again.</>}
+        {fork && <> This job stays as it is.</>}
       </p>
       <div class="columns">
         <div>
-          <JsonEditor id="replay-input" label="Input" text={text} onText={setText} rows={before.instructions === undefined ? 12 : 6} />
-          {before.instructions !== undefined && (
-            <div class="field">
-              <label for="replay-instructions">Instructions <span class="quiet">for this job; the definition stays as it is</span></label>
-              <textarea id="replay-instructions" rows={10} value={instructions} onInput={(event) => setInstructions(event.currentTarget.value)} />
-            </div>
-          )}
+          <JsonEditor id="replay-input" label="Input" text={text} onText={setText} rows={6} />
+          <div class="field">
+            <label for="replay-instructions">Instructions <span class="quiet">{before.instructions ? "for this job; the definition stays as it is" : "optional"}</span></label>
+            <textarea
+              id="replay-instructions" rows={before.instructions ? 10 : 2} value={instructions} placeholder="the agent's own"
+              onInput={(event) => setInstructions(event.currentTarget.value)}
+            />
+          </div>
           <div class="field">
             <label for="replay-model">Model <span class="quiet">optional</span></label>
             <input id="replay-model" value={model} placeholder="as before" autocomplete="off" spellcheck={false} onInput={(event) => setModel(event.currentTarget.value)} />
@@ -105,7 +121,7 @@ function Form({ job, from, stepName, onDone, onClose, defined }: Props & { defin
           <h3>What changes</h3>
           {fault !== undefined ? <p class="quiet">…</p> : !Object.values(changes).includes(true) && <p class="quiet">Nothing is changed yet.</p>}
           {fault === undefined && changes.input && <Diff before={before.input} after={after.input} what="the input" json />}
-          {changes.instructions && <Diff before={before.instructions ?? ""} after={instructions} what="the instructions" />}
+          {changes.instructions && <Diff before={before.instructions || "(the agent's own)"} after={instructions} what="the instructions" />}
           {changes.model && <Diff before={before.model || "(as before)"} after={model.trim()} what="the model" />}
           {changes.budget && <Diff before={before.budget} after={after.budget} what="the budget" json />}
         </div>
@@ -114,13 +130,19 @@ function Form({ job, from, stepName, onDone, onClose, defined }: Props & { defin
         <summary>Budget and position</summary>
         <BudgetFields text={budget} onText={setBudget} />
         <div class="field">
-          <label for="replay-from">Forget from journal position <span class="quiet">optional</span></label>
+          <label for="replay-from">{fork ? "Bring nothing along" : "Forget"} from journal position <span class="quiet">optional</span></label>
           <input id="replay-from" type="number" min={1} step={1} value={fromText} placeholder="only failed outcomes" onInput={(event) => setFrom(event.currentTarget.value)} />
         </div>
       </details>
+      {fork && (
+        <label class="inline">
+          <input type="checkbox" checked={repeats} onChange={(event) => setRepeats(event.currentTarget.checked)} />
+          Do effects again that were declared to happen once at most
+        </label>
+      )}
       <Fault error={error} />
       <div class="tools">
-        <Act class="primary" does={replay} disabled={fault !== undefined || noModel || (before.instructions !== undefined && instructions.trim() === "")}>Replay</Act>
+        <Act class="primary" does={replay} disabled={fault !== undefined || noModel || noInstructions}>{fork ? "Fork" : "Replay"}</Act>
         <button type="button" onClick={onClose}>Not now</button>
       </div>
     </section>

@@ -447,7 +447,11 @@ async fn replay(connected: &Connected, request: Replay) -> Result<ExitCode, CliE
     watch(connected, &id, after, output, true).await
 }
 
-pub(super) fn print_or_json<T: Serialize>(value: &T, output: Output, table: fn(&T) -> String) -> Result<ExitCode, CliError> {
+pub(super) fn print_or_json<T: Serialize>(
+    value: &T,
+    output: Output,
+    table: fn(&T) -> String,
+) -> Result<ExitCode, CliError> {
     if output.json {
         print_json(value)?;
     } else {

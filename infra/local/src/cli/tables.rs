@@ -228,13 +228,15 @@ mod tests {
     #[test]
     fn a_cost_says_what_it_does_not_know() {
         let rows = [
-            (0, 0, "cost 0.000000"),
-            (1_234, 0, "cost 0.001234"),
-            (12_000_000, 0, "cost 12.000000"),
-            (5, 120, "cost 0.000005 and 120 tokens without a known price"),
+            (0, 0, 0, "-"),
+            (9, 1_234, 0, "$0.001234"),
+            (9, 12_345_678, 0, "$12.34"),
+            (9, 500_000, 0, "$0.50"),
+            (9, 0, 9, "unknown"),
+            (9, 5, 2, ">=$0.000005"),
         ];
-        for (money_micros, unpriced_tokens, expected) in rows {
-            assert_eq!(cost(&Usage { money_micros, unpriced_tokens, ..Usage::default() }), expected);
+        for (tokens, money_micros, unpriced_tokens, expected) in rows {
+            assert_eq!(cost(tokens, money_micros, unpriced_tokens), expected);
         }
     }
 }
