@@ -14,12 +14,10 @@ use serde_json::{Value, json};
 use super::connect::Connected;
 use super::follow::{Follow, News};
 use super::jobs::JobsCommand;
-use super::jobs::JobsCommand;
 use super::output::{plain, print, say};
 use super::progress::Progress;
 use super::screen::{self, Screen, Wish};
 use super::{CliError, Command, Output, Place, TenantCommand, tables, transfer};
-use super::{CliError, Command, Output, Place, tables, transfer};
 use crate::rehearsal;
 use crate::stack::{Issuer, ModelChoice, Stack};
 
