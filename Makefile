@@ -1,5 +1,5 @@
 # The few commands of this project. CONTRIBUTING.md says when to use which.
-.PHONY: demo check test test-models test-browser console tools lint-template deploy-test package audit bench fmt lint docs licences verify-stack verify verify-model verify-seeds mutants
+.PHONY: demo check test test-models test-browser console tools lint-template deploy-test package audit bench fmt lint docs licences verify-stack verify-subscribers verify verify-model verify-seeds mutants
 
 # Tools that are no crates of ours, installed at pinned versions into the target folder.
 TOOLS := target/tools
@@ -113,6 +113,11 @@ $(JAVASCRIPT): package-lock.json | $(NPM)
 verify-stack:
 	cargo build --workspace --bins
 	LONGHAUL_LOAD_JOBS=500 cargo test --workspace --test real_faults -- --nocapture --test-threads 1
+
+# 1,000 readers of one job, one of them asleep, and 500 jobs with one each: every event to everybody, and how late.
+verify-subscribers:
+	cargo build --workspace --bins
+	LONGHAUL_SUBSCRIBERS=1000 LONGHAUL_WATCHED_JOBS=500 cargo test --workspace --test subscribers -- --nocapture --test-threads 1
 
 # The long checks of the protocol. Others may hang themselves behind `verify`.
 verify: verify-model verify-seeds verify-stack

@@ -32,6 +32,11 @@ before(async () => {
   const broken = await submit("agent-10", { steps: 9, fail_at: 6 }, { team: "ops" });
   for (let at = 1; at <= 6; at += 1) await submit("agent-10", { steps: at }, { batch: "nightly" });
   const cancelled = await submit("agent-10", { steps: 900 });
+  const sorter = (instructions) => ({
+    name: "sorter", description: "Sorts letters by what they ask for.", instructions, models: [{ provider: "default" }],
+    tools: [{ kind: "ask_person", name: "decision", description: "Asks a person where none of the drawers fits." }],
+  });
+  for (const text of ["Sort.", "Sort into drawers, and ask where none fits."]) await client.call("PUT", "/v1/agents/sorter", { body: sorter(text) });
   const over = (job) => ["COMPLETED", "FAILED"].includes(job.status);
   await stack.until(research.id, over, "ended");
   await stack.until(broken.id, over, "ended");
@@ -40,7 +45,7 @@ before(async () => {
   await submit("agent-10", { steps: 900, bytes: 64 }, { team: "ops" }, { steps: 1_000 });
   pages = {
     jobs: "#/jobs", submit: "#/submit/compliance@1", research: `#/jobs/${research.id}`, waiting: `#/jobs/${compliance.id}`,
-    failed: `#/jobs/${broken.id}?replay`, "dead-letters": "#/dead-letters", agents: "#/agents", dashboard: "#/dashboard",
+    failed: `#/jobs/${broken.id}?replay`, "dead-letters": "#/dead-letters", agents: "#/agents", agent: "#/agents/sorter@2", dashboard: "#/dashboard",
   };
 });
 after(async () => {
@@ -51,7 +56,7 @@ after(async () => {
 /** What each page shows when it is complete. */
 const COMPLETE = {
   jobs: "table.jobs tbody tr", submit: ".form .field", research: ".markdown p", waiting: ".approval", failed: "#replay-input",
-  "dead-letters": "li.letter", agents: ".cards .card", dashboard: ".chart canvas",
+  "dead-letters": "li.letter", agents: ".cards .card", agent: "#definition", dashboard: ".chart canvas",
 };
 
 const LOOKS = {
@@ -67,9 +72,12 @@ for (const [look, options] of Object.entries(LOOKS)) {
     for (const [name, address] of Object.entries(pages)) {
       await page.goto(`${stack.console.split("#")[0]}${address}`);
       await page.locator(COMPLETE[name]).first().waitFor();
+      if (name === "agent") await page.getByRole("button", { name: /^Compare/ }).click();
       if (name === "failed") {
         await page.locator("#replay-input").fill(JSON.stringify({ steps: 9, fail_at: 6, mended: true }, null, 2));
+        await page.getByLabel(/^Model/).fill("another-model");
         await page.getByRole("button", { name: /^step 6 failed/ }).click();
+        await page.getByRole("heading", { name: /^Invocations/ }).click();
         await page.locator(".diff .added").first().waitFor();
       }
       await page.evaluate(() => scrollTo(0, 0));

@@ -137,6 +137,7 @@ pub fn failure() -> Failure {
         causes: vec!["policy".to_owned()],
         step: Some(StepKey::at("", 2)),
         partial: None,
+        sent: None,
     }
 }
 

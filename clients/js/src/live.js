@@ -4,6 +4,7 @@
 import { Backoff, pause } from "./backoff.js";
 import { Channel } from "./channel.js";
 import { LonghaulProblem } from "./problem.js";
+import { freshFor } from "./tokens.js";
 import { Watch } from "./watch.js";
 
 /**
@@ -37,6 +38,8 @@ export const TIMING = {
 };
 
 const OPEN = 1;
+/** The longest that a timer can be set for. */
+const TIMER_MAX_MS = 2 ** 31 - 1;
 
 export class Live {
   #http;
@@ -61,6 +64,8 @@ export class Live {
   #beat;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #silence;
+  /** Runs out when the connection's token is about to expire. @type {ReturnType<typeof setTimeout> | undefined} */
+  #renewal;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #linger;
   #online = () => this.#now();
@@ -173,6 +178,7 @@ export class Live {
   }
 
   #opened() {
+    this.#renewInTime();
     for (const channel of this.#channels.values()) this.#subscribe(channel);
     this.#beat = setInterval(() => {
       for (const channel of this.#channels.values()) channel.check();
@@ -181,6 +187,25 @@ export class Live {
       this.#silence ??= setTimeout(() => socket && this.#lost(socket), this.#timing.pongMs);
     }, this.#timing.pingMs);
     /** @type {any} */ (this.#beat).unref?.();
+  }
+
+  /**
+   * A connection lives as long as its token: before the server ends it, it is opened anew with another. The cursors go on.
+   */
+  #renewInTime() {
+    clearTimeout(this.#renewal);
+    const socket = this.#socket;
+    const wait = this.#token === undefined ? undefined : freshFor(this.#token);
+    if (wait === undefined || wait > TIMER_MAX_MS) return;
+    const renew = async () => {
+      const fresh = await this.#tokens.get().catch(() => undefined);
+      if (socket !== this.#socket || fresh === undefined || fresh === this.#token) return;
+      this.#drop();
+      for (const channel of this.#channels.values()) channel.lost();
+      this.#now();
+    };
+    this.#renewal = setTimeout(renew, Math.max(wait, 0));
+    /** @type {any} */ (this.#renewal).unref?.();
   }
 
   /**
@@ -266,6 +291,7 @@ export class Live {
 
   #drop() {
     clearInterval(this.#beat);
+    clearTimeout(this.#renewal);
     clearTimeout(this.#silence);
     this.#silence = undefined;
     const socket = this.#socket;

@@ -37,6 +37,17 @@ export function claimsOf(token) {
   }
 }
 
+/**
+ * How long a token may still be used before it is time for another, in milliseconds; none for a token that does not say
+ * when it expires.
+ * @param {string} token
+ * @returns {number | undefined}
+ */
+export function freshFor(token) {
+  const expiry = expiryOf(token);
+  return expiry === undefined ? undefined : expiry - Date.now() - RENEW_BEFORE_MS;
+}
+
 /** Gives the token of the moment. */
 export class Tokens {
   #source;
@@ -53,8 +64,7 @@ export class Tokens {
   /** A token that is good for a while. */
   async get() {
     if (this.#current === undefined) return this.renew(undefined);
-    const expiry = expiryOf(this.#current);
-    const fresh = expiry === undefined || expiry - Date.now() > RENEW_BEFORE_MS;
+    const fresh = (freshFor(this.#current) ?? Infinity) > 0;
     return fresh || typeof this.#source === "string" ? this.#current : this.renew(this.#current);
   }
 

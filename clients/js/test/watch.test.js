@@ -188,6 +188,39 @@ test("D07: a token that expires is renewed, and nothing is lost", async () => {
   assert.deepEqual(await reading, upTo(3));
 });
 
+test("a connection gets another token before its own expires, and nothing is lost", async () => {
+  // A token is renewed 30 s before its end.
+  const [old, fresh] = [token("ada", 30.25 + ((Date.now() / 1_000) % 1)), token("ada", 7200)];
+  const watch = client({ token: (stale) => (stale === undefined ? old : fresh) }).watch(JOB);
+  const reading = read(watch);
+  await until(() => server.subscriptions.length === 1, "subscribed");
+  server.append();
+  await until(() => server.tokens.length === 2, "connected anew");
+  server.append();
+  await until(() => server.subscriptions.length === 2, "subscribed again");
+  assert.deepEqual(server.tokens, [old, fresh]);
+  assert.ok(server.subscriptions[1].after >= 1, "what was seen is not sent again");
+  server.append(END);
+  assert.deepEqual(await reading, upTo(3));
+});
+
+test("the code by which a connection is closed for its token asks for another", async () => {
+  for (const code of [4401, 1008]) {
+    server.journals.set(JOB, []);
+    const [old, other] = [token("ada", 3600 + code), token("ada", 7200 + code)];
+    const made = client({ token: (stale) => (stale === old ? other : old) });
+    const reading = read(made.watch(JOB));
+    const before = server.subscriptions.length;
+    await until(() => server.tokens.at(-1) === old && server.subscriptions.length > before, "subscribed");
+    server.append();
+    for (const socket of server.sockets.clients) socket.close(code);
+    await until(() => server.tokens.at(-1) === other, "connected with another token");
+    server.append(END);
+    assert.deepEqual(await reading, upTo(2));
+    made.close();
+  }
+});
+
 test("a token that is refused for good ends the watch", async () => {
   const dead = token("ada");
   server.refuseTokens.add(dead);

@@ -37,12 +37,15 @@ static FILES: &[File] = include!(concat!(env!("OUT_DIR"), "/console.rs"));
 
 /// What the pages are told about this deployment.
 #[derive(Debug, Serialize)]
-struct Settings {
+struct Settings<'a> {
     /// Where the interface is, seen from the page: one up, whatever stage stands in front.
     api: &'static str,
     /// Where the WebSocket is; none: events are asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     websocket: Option<String>,
+    /// Who gives tokens for it, and for which audience: where `longhaul login` begins.
+    issuer: &'a str,
+    audience: &'a str,
     version: &'static str,
 }
 
@@ -58,7 +61,9 @@ pub(crate) fn routes() -> Router<Service> {
 
 async fn settings(State(service): State<Service>) -> Response {
     let websocket = websocket(&service);
-    json(StatusCode::OK, &Settings { api: "../", websocket, version: env!("CARGO_PKG_VERSION") })
+    let tokens = service.tokens().settings();
+    let (issuer, audience) = (tokens.issuer.as_str(), tokens.audience.as_str());
+    json(StatusCode::OK, &Settings { api: "../", websocket, issuer, audience, version: env!("CARGO_PKG_VERSION") })
 }
 
 async fn page(State(service): State<Service>, headers: HeaderMap, request: Request) -> Response {

@@ -96,7 +96,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
         if body.is_empty() || is_plain_json(&parts.headers) {
             Ok(Self(body))
         } else {
-            Err(Refused(Problem::UnsupportedMediaType))
+            Err(Refused(not_taken(&parts.headers, "application/json")))
         }
     }
 }
@@ -127,11 +127,20 @@ impl<S: Send + Sync> FromRequest<S> for DefinitionBody {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Refused> {
         let (parts, body) = request.into_parts();
-        let format = Self::format(&parts.headers).ok_or(Refused(Problem::UnsupportedMediaType))?;
+        let format = Self::format(&parts.headers)
+            .ok_or_else(|| Refused(not_taken(&parts.headers, "application/json` or `application/yaml")))?;
         let bytes_max = longhaul_definition::limits::TEXT_BYTES_MAX;
         let text = to_bytes(body, bytes_max).await.map_err(|_| Refused(Problem::BodyTooLarge { bytes_max }))?;
         Ok(Self { text, format })
     }
+}
+
+/// The refusal of a body that is sent as something else.
+fn not_taken(headers: &HeaderMap, taken: &'static str) -> Problem {
+    let said = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let kind = said(CONTENT_TYPE).unwrap_or_else(|| "a body without Content-Type".to_owned());
+    let sent = said(CONTENT_ENCODING).map_or(kind.clone(), |packed| format!("{kind}, packed as {packed}"));
+    Problem::UnsupportedMediaType { sent, taken }
 }
 
 /// Whether the headers say plain JSON. One that names no type is taken at its word later, when it is read.

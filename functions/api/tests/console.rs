@@ -87,5 +87,8 @@ async fn the_settings_name_what_there_is() {
     assert_eq!(parts.headers["cache-control"], "no-store");
     let settings: serde_json::Value = serde_json::from_slice(&body).unwrap();
     // This deployment has no WebSocket: its pages ask.
-    assert_eq!(settings, serde_json::json!({ "api": "../", "version": env!("CARGO_PKG_VERSION") }));
+    let wanted = serde_json::json!({
+        "api": "../", "issuer": "https://id.example.test/", "audience": "api://runner", "version": env!("CARGO_PKG_VERSION"),
+    });
+    assert_eq!(settings, wanted);
 }

@@ -95,6 +95,39 @@ async fn what_a_definition_names_and_is_not_there_is_said() {
     assert_eq!(of_b.body["warnings"].as_array().unwrap().len(), 1, "{}", of_b.text);
 }
 
+/// A failed job of a definition is mended by other instructions, and shows what its failed step had sent.
+#[tokio::test]
+async fn a_replay_may_put_other_instructions_in_the_place_of_a_definitions() {
+    let world = World::new().await;
+    let caller = world.by("tn_a");
+    check(&put(&world, "tn_a", "triage", &definition("Sort.")).await, 201, "", "new");
+    let job = caller.post("/v1/jobs", &json!({"agent": "triage", "input": {"text": "hello"}})).await;
+    let id: longhaul::engine::JobId = job.body["id"].as_str().unwrap().parse().unwrap();
+    let failure = |sent: Value| {
+        let step = longhaul::engine::StepKey::at("", 0);
+        let mut failure = longhaul::engine::Failure::new(longhaul::engine::ErrorClass::Refused, "no");
+        (failure.step, failure.sent) = (Some(step), (!sent.is_null()).then(|| Box::new(sent)));
+        serde_json::to_value(failure).unwrap()
+    };
+    let entry = |value: Value| serde_json::from_value(value).unwrap();
+    let sent = json!({"model": "m", "messages": [{"role": "system", "text": "Sort."}], "tools": []});
+    let claimed = entry(json!({"type": "claimed", "epoch": 1, "session": "s-1", "takeover": false}));
+    let step = entry(json!({
+        "type": "step_failed", "step": "0", "name": "model", "kind": "effect", "attempt": 1, "started_at": 0,
+        "failure": failure(sent.clone()),
+    }));
+    let failed = entry(json!({"type": "failed", "failure": failure(Value::Null)}));
+    world.drive("tn_a", id, vec![claimed, step, failed]).await;
+    let path = format!("/v1/jobs/{id}");
+    assert_eq!(caller.get(&path).await.body["failure"]["sent"], sent);
+    let letters = caller.get("/v1/dead-letters").await;
+    assert!(letters.body["dead_letters"][0]["failure"].get("sent").is_none(), "not in lists: {}", letters.text);
+    let edit = json!({"edit": {"instructions": "Sort well."}});
+    check(&caller.post(&format!("{path}/replay"), &edit).await, 202, "", "edited");
+    let shown = caller.get(&path).await;
+    assert_eq!((&shown.body["instructions"], &shown.body["status"]), (&json!("Sort well."), &json!("PENDING")));
+}
+
 #[tokio::test]
 async fn e11_agents_belong_to_their_tenant() {
     let world = World::new().await;

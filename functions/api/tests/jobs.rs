@@ -438,9 +438,19 @@ async fn b11_ends_and_replays() {
         post(dead, "replay", json!({ "edit": { "input": { "topic": 7 } } })).await,
         problem(400, "invalid-input", "")
     );
+    for (edit, status, field) in [
+        (json!({ "instructions": "" }), 400, "/edit/instructions"),
+        (json!({ "model": "" }), 400, "/edit/model"),
+        (json!({ "mood": "kind" }), 400, "/edit"),
+    ] {
+        let answer = caller.post(&format!("/v1/jobs/{dead}/replay"), &json!({ "edit": edit })).await;
+        assert_eq!(answer.status.as_u16(), status, "{edit}: {}", answer.text);
+        assert!(answer.field().starts_with(field), "{edit}: {}", answer.text);
+    }
     // Two at the same moment under one key are one replay.
     let keyed = caller.clone().with("idempotency-key", "click");
-    let (path, body) = (format!("/v1/jobs/{dead}/replay"), json!({ "edit": { "input": { "topic": "edited" } } }));
+    let (path, body) =
+        (format!("/v1/jobs/{dead}/replay"), json!({ "edit": { "input": { "topic": "edited" }, "model": "m" } }));
     let (one, two) = tokio::join!(keyed.post(&path, &body), keyed.post(&path, &body));
     assert_eq!((one.status.as_u16(), two.status.as_u16()), (202, 202));
     let journal = caller.get(&format!("/v1/jobs/{dead}/journal")).await;
@@ -448,6 +458,7 @@ async fn b11_ends_and_replays() {
     assert_eq!(journal.body["entries"][3]["entry"]["by"], "user-of-tn_a");
     let shown = caller.get(&format!("/v1/jobs/{dead}")).await;
     assert_eq!((&shown.body["status"], &shown.body["input"]), (&json!("PENDING"), &json!({ "topic": "edited" })));
+    assert_eq!(shown.body["model"], "m");
     assert_eq!(caller.get("/v1/dead-letters").await.body["dead_letters"], json!([]));
 }
 

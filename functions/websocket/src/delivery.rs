@@ -12,6 +12,9 @@ use crate::WebSocket;
 /// is too slow: it catches up by its cursor.
 const WAITS_MS: [u64; 3] = [50, 200, 800];
 
+/// Slow connections that a process remembers.
+const SLOW_KEPT_MAX: usize = 1_000;
+
 /// What became of a message after all its tries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivered {
@@ -40,7 +43,10 @@ impl WebSocket {
         let mut waits = WAITS_MS.into_iter();
         loop {
             let failed = match self.push.post(connection, text).await {
-                Ok(Pushed::Sent) => return Delivered::Done,
+                Ok(Pushed::Sent) => {
+                    self.is_quick(connection);
+                    return Delivered::Done;
+                }
                 Ok(Pushed::Gone) => {
                     self.forget_connection(connection).await;
                     return Delivered::Closed;
@@ -50,16 +56,39 @@ impl WebSocket {
                     tracing::error!(connection, bytes = text.len(), "a message is larger than the gateway takes");
                     return Delivered::Done;
                 }
+                // Whoever was too slow once is tried once: the others would wait for it at every event.
+                Ok(Pushed::Throttled) if self.is_slow(connection) => return Delivered::GivenUp,
                 Ok(Pushed::Throttled) => "throttled".to_owned(),
                 Err(error) => chain(&error),
             };
             match waits.next() {
                 Some(wait) => tokio::time::sleep(Duration::from_millis(wait)).await,
                 None => {
+                    self.was_slow(connection);
                     tracing::warn!(connection, error = failed, "a watcher is left to catch up by itself");
                     return Delivered::GivenUp;
                 }
             }
+        }
+    }
+
+    fn is_slow(&self, connection: &str) -> bool {
+        self.slow.lock().is_ok_and(|slow| slow.contains(connection))
+    }
+
+    /// Remembers that a watcher does not keep up. Forgetting it costs one more wait, so that few are kept.
+    fn was_slow(&self, connection: &str) {
+        if let Ok(mut slow) = self.slow.lock() {
+            if slow.len() >= SLOW_KEPT_MAX {
+                slow.clear();
+            }
+            slow.insert(connection.to_owned());
+        }
+    }
+
+    fn is_quick(&self, connection: &str) {
+        if let Ok(mut slow) = self.slow.lock() {
+            slow.remove(connection);
         }
     }
 

@@ -14,7 +14,8 @@ pub mod stream;
 mod subscribing;
 mod webhook;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
 use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
 use aws_lambda_events::dynamodb;
@@ -74,6 +75,8 @@ pub struct WebSocket {
     pub(crate) tokens: TokenCheck,
     pub(crate) webhooks: Webhooks,
     pub(crate) wishes: Wishes,
+    /// Connections whose buffer was full for longer than all tries of a message take.
+    pub(crate) slow: Mutex<BTreeSet<String>>,
 }
 
 /// What an invocation knows of time.
@@ -130,7 +133,7 @@ impl WebSocket {
         config.webhook_queue_url()?;
         let secrets = Arc::new(SecretsOfSettings::new(config.webhook_secrets.clone()));
         let webhooks = Webhooks::new(config.webhook_loopback, secrets);
-        Ok(Self { store, push, tokens, webhooks, wishes: Wishes::default() })
+        Ok(Self { store, push, tokens, webhooks, wishes: Wishes::default(), slow: Mutex::default() })
     }
 
     /// The same with secrets from elsewhere.

@@ -36,6 +36,14 @@ const whole = new Intl.NumberFormat("en");
 export const compact = (count: number) => (count < 10_000 ? whole.format(count) : counts.format(count));
 export const exact = (count: number) => whole.format(count);
 
+/** An amount in millionths of a dollar, small ones with two figures that count: `$12.30`, `$0.0042`. */
+export function dollars(micros: number): string {
+  const value = micros / 1_000_000;
+  if (value === 0) return "$0";
+  const digits = value >= 1 ? 2 : Math.min(6, 1 - Math.floor(Math.log10(value)));
+  return `$${value.toFixed(Math.max(2, digits))}`;
+}
+
 const moments = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 export const moment = (time: string | number) => moments.format(new Date(time));
 

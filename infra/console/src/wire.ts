@@ -8,6 +8,7 @@ export type JobSummary = Schemas["JobSummary"];
 export type JobList = Schemas["JobList"];
 export type DeadLetterList = Schemas["DeadLetterList"];
 export type Agent = Schemas["AgentCard"];
+export type AgentView = Schemas["AgentView"];
 export type Failure = Schemas["FailureView"];
 export type Usage = Schemas["Usage"];
 export type Budget = Schemas["Budget"];

@@ -15,7 +15,10 @@ const { emptyStory, fold, childrenOf, endOf } = await load("story/fold.ts");
 const { scaleOf, union } = await load("story/scale.ts");
 const { fieldsOf, read, shown, faultsByField } = await load("story/form.ts");
 const { statistics, quantile } = await load("story/statistics.ts");
-const { duration, age, compact } = await load("format.ts");
+const { answerOf, callsOf, sentOf } = await load("story/exchange.ts");
+const { costOf, sumOf } = await load("story/cost.ts");
+const { matches, classesOf } = await load("story/letters.ts");
+const { duration, age, compact, dollars } = await load("format.ts");
 
 const root = new URL("../../../", import.meta.url);
 const kept = JSON.parse(readFileSync(new URL("shared/wire/tests/snapshots/shapes__events.snap", root), "utf8").split("\n---\n")[1]);
@@ -143,14 +146,14 @@ test("fields are read as their kind says", () => {
 
 test("statistics of jobs", () => {
   const at = (seconds) => new Date(1_700_000_000_000 + seconds * 1_000).toISOString();
-  const made = (status, from, to, tokens) => ({ status, submitted_at: at(from), updated_at: at(to), usage: { input_tokens: tokens, output_tokens: 1 } });
-  const jobs = [made("COMPLETED", 0, 10, 9), made("COMPLETED", 1, 3, 9), made("FAILED", 2, 6, 0), made("PENDING", 20, 20, 0)];
+  const made = (status, from, to, tokens) => ({ status, submitted_at: at(from), updated_at: at(to), usage: { input_tokens: tokens, output_tokens: 1, money_micros: tokens } });
+  const jobs = [made("COMPLETED", 0, 10, 9), made("COMPLETED", 1, 3, 9), made("FAILED", 2, 6, 0), made("PENDING", 10, 20, 0)];
   const found = statistics(jobs, 1_700_000_000_000 + 60_000);
   assert.deepEqual(found.latencies, [2_000, 4_000, 10_000]);
   assert.ok(Math.abs(found.success - 2 / 3) < 1e-9);
-  assert.deepEqual([found.queueAge, found.tokens, found.jobs], [40_000, 22, 4]);
+  assert.deepEqual([found.queueAge, found.usage.input_tokens, found.usage.money_micros, found.jobs], [40_000, 18, 18, 4]);
   const sum = (name) => found.buckets.reduce((total, bucket) => total + bucket[name], 0);
-  assert.deepEqual([sum("submitted"), sum("completed"), sum("failed"), sum("tokens")], [4, 2, 1, 21]);
+  assert.deepEqual([sum("submitted"), sum("completed"), sum("failed"), sum("tokens"), sum("moneyMicros")], [4, 2, 1, 21, 18]);
   assert.equal(quantile([], 0.5), undefined);
   assert.equal(quantile([1, 2, 3], 1), 3);
   assert.equal(statistics([], Date.now()).buckets.length, 0);
@@ -163,4 +166,44 @@ test("numbers as people read them", () => {
   assert.equal(age(new Date(0).toISOString(), 1_000), "now");
   assert.equal(age(new Date(0).toISOString(), 3_700_000), "1 h");
   assert.deepEqual([compact(950), compact(12_345)], ["950", "12.3K"]);
+});
+
+test("what went to models and tools is found in what steps recorded", () => {
+  const call = (name, args) => ({ id: name, name, arguments: { kind: "object", object: args } });
+  const reply = { reply: { message: { role: "assistant", content: [{ type: "text", text: "Let me " }, { type: "image" }, { type: "text", text: "look." }], tool_calls: [call("look", { at: 1 }), call("gone", {}), call("look", { at: 2 })] }, model: "m-1" }, usage: {} };
+  assert.deepEqual(answerOf(reply), { text: "Let me look.", model: "m-1", calls: [{ name: "look", arguments: { at: 1 } }, { name: "gone", arguments: {} }, { name: "look", arguments: { at: 2 } }] });
+  for (const other of [null, "text", [], { reply: 1 }, { reply: {} }, { value: 1 }]) assert.equal(answerOf(other), undefined);
+  position = 0;
+  // The call of what is not there was answered and has no branch; the second branch asks a person first.
+  const found = story([
+    event("StepCompleted", "0", { name: "model", kind: "effect", attempt: 1, output: reply }),
+    event("Progress", "1[1].0", { name: "approval needed", kind: "emit", value: {} }),
+    event("Waiting", "1[1].1", { name: "approval:look:1", kind: "signal", on: { for: "signal", signal: "approval:look:1" } }),
+    event("StepCompleted", "1[0].0", { name: "look", kind: "step", attempt: 1, output: "one" }),
+    event("StepCompleted", "1[1].2", { name: "look", kind: "step", attempt: 1, output: "two" }),
+    event("StepCompleted", "2", { name: "model", kind: "effect", attempt: 1, output: { reply: { message: { content: [] } } } }),
+  ]);
+  assert.deepEqual([...callsOf(found.steps)], [["1[0].0", { name: "look", arguments: { at: 1 } }], ["1[1].2", { name: "look", arguments: { at: 2 } }]]);
+  const sent = sentOf({ model: "m", messages: [{ role: "system", text: "Be kind." }, { left_out: 3 }, { role: "user", text: "x", tool_calls: [{ name: "t", arguments: { kind: "malformed", text: "{" } }] }], tools: ["t"] });
+  assert.deepEqual(sent.messages, [{ role: "system", text: "Be kind.", calls: [] }, { leftOut: 3 }, { role: "user", text: "x", calls: [{ name: "t", arguments: "{" }] }]);
+  assert.equal(sentOf("x"), undefined);
+});
+
+test("what it cost is said as far as it is known", () => {
+  for (const [usage, known, text] of [
+    [{}, "nothing", "–"], [{ input_tokens: 5, money_micros: 1_500 }, "known", "$0.0015"],
+    [{ input_tokens: 5, unpriced_tokens: 5 }, "unknown", "unknown"], [{ output_tokens: 5 }, "unknown", "unknown"],
+    [{ input_tokens: 5, money_micros: 12_345_678, unpriced_tokens: 2 }, "at least", "≥ $12.35"],
+  ]) assert.deepEqual([costOf(usage).known, costOf(usage).text], [known, text], JSON.stringify(usage));
+  assert.deepEqual(sumOf([{ money_micros: 1 }, { money_micros: 2, input_tokens: 3 }]), { input_tokens: 3, output_tokens: 0, money_micros: 3, unpriced_tokens: 0 });
+  assert.deepEqual([0, 1, 20, 1_230, 500_000, 1_000_000].map(dollars), ["$0", "$0.000001", "$0.000020", "$0.0012", "$0.50", "$1.00"]);
+});
+
+test("dead letters are told apart by agent, failure and text", () => {
+  const letter = { id: "a-1", agent: "x@1", submitted_by: "ada", labels: { team: "ops" }, failure: { class: "timeout", message: "No Answer", causes: ["connection reset"] } };
+  for (const [filter, wanted] of [
+    [{}, true], [{ agent: "x@1" }, true], [{ agent: "x@2" }, false], [{ failure: "timeout" }, true], [{ failure: "refused" }, false],
+    [{ text: "no answer" }, true], [{ text: "RESET" }, true], [{ text: "team=ops" }, true], [{ text: "a-1" }, true], [{ text: "b" }, false],
+  ]) assert.equal(matches(letter, { agent: "", failure: "", text: "", ...filter }), wanted, JSON.stringify(filter));
+  assert.deepEqual(classesOf([letter, letter, { id: "b" }]), ["timeout"]);
 });

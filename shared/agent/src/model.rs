@@ -15,7 +15,7 @@ use longhaul_llm::{
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::model_keys::LateKey;
 use crate::settings::Settings;
@@ -32,6 +32,12 @@ const NANOS_PER_MICRO: u64 = 1_000;
 
 /// The most of a cut answer that a dead letter shows.
 const PARTIAL_MAX_CHARS: usize = 600;
+
+/// Bytes of one message that a failure keeps of what was sent, and of all of them.
+const SENT_TEXT_BYTES_MAX: usize = 16 * 1024;
+const SENT_BYTES_MAX: usize = 96 * 1024;
+/// Messages at the beginning that are kept first: the instructions and the question.
+const SENT_FIRST_MESSAGES: usize = 3;
 
 /// The call ends a little before its step does, so that the step's error is the call's and says what had arrived.
 const CALL_MARGIN: Duration = Duration::from_secs(2);
@@ -331,7 +337,7 @@ impl ModelSteps {
             biased;
             reply = self.server.complete(request, &mut hear) => reply.map_err(|error| {
                 let lost = error.usage().map(|usage| self.lost(&request.model, &usage)).unwrap_or_default();
-                failed(&self.model, &error).used(lost)
+                failed(&self.model, &error).used(lost).sent(sent(request))
             }),
             // The call is dropped, which closes its connection; what it has cost is known by its length alone.
             () = asking.cancelled() => {
@@ -362,6 +368,39 @@ pub(crate) fn tokens(usage: &longhaul_llm::Usage) -> Usage {
 /// Money in millionths, rounded up.
 pub(crate) fn micros(money: Money) -> u64 {
     money.nano_usd().div_ceil(NANOS_PER_MICRO)
+}
+
+/// What a failed call had sent, for the people who read the failure: the model, every message with its text and calls,
+/// the names of the tools. Keys and headers are not among it. A long conversation is shown by its first messages and its
+/// last ones.
+pub(crate) fn sent(request: &ModelRequest) -> Value {
+    let shown = |message: &Message| {
+        let text = message.text();
+        let end = text.floor_char_boundary(SENT_TEXT_BYTES_MAX);
+        let cut = text.get(..end).unwrap_or_default();
+        let text = if cut.len() < text.len() { format!("{cut}… ({} bytes)", text.len()) } else { text };
+        let calls = message.tool_calls.iter().map(|call| json!({ "name": call.name, "arguments": call.arguments }));
+        match calls.collect::<Vec<_>>() {
+            none if none.is_empty() => json!({ "role": message.role, "text": text }),
+            calls => json!({ "role": message.role, "text": text, "tool_calls": calls }),
+        }
+    };
+    let messages: Vec<Value> = request.messages.iter().map(shown).collect();
+    let mut left_out = messages.len();
+    let (mut first, mut last, mut bytes) = (Vec::new(), Vec::new(), 0_usize);
+    let mut room = |message: &Value| {
+        bytes = bytes.saturating_add(message.to_string().len());
+        bytes <= SENT_BYTES_MAX
+    };
+    let (head, rest) = messages.split_at(messages.len().min(SENT_FIRST_MESSAGES));
+    first.extend(head.iter().filter(|message| room(message)).cloned());
+    last.extend(rest.iter().rev().take_while(|message| room(message)).cloned());
+    last.reverse();
+    left_out = left_out.saturating_sub(first.len()).saturating_sub(last.len());
+    let between = (left_out > 0).then(|| json!({ "left_out": left_out }));
+    let messages: Vec<Value> = first.into_iter().chain(between).chain(last).collect();
+    let tools: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+    json!({ "model": request.model, "messages": messages, "tools": tools })
 }
 
 /// A failed call as a failed attempt.

@@ -100,13 +100,17 @@ pub struct Failure {
     /// What the job had come to when it ended so, in the agent's own form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Box<Value>>,
+    /// What was sent to the other side by the attempt that failed, such as the prompt. It stays in the journal and is in
+    /// no event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Box<Value>>,
 }
 
 impl Failure {
     /// A failure without causes and step.
     #[must_use]
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: bounded(message.into()), causes: Vec::new(), step: None, partial: None }
+        Self { class, message: bounded(message.into()), causes: Vec::new(), step: None, partial: None, sent: None }
     }
 
     /// Adds a cause underneath those that are there; the first [`limits::FAILURE_CAUSES_MAX`] are kept.

@@ -46,6 +46,13 @@ impl StepError {
         self
     }
 
+    /// The same error with what was sent to the other side, for the people who will mend it.
+    #[must_use]
+    pub fn sent(mut self, sent: serde_json::Value) -> Self {
+        self.failure.sent = Some(Box::new(sent));
+        self
+    }
+
     /// The same error with the wait that the other side asked for.
     #[must_use]
     pub const fn retry_after(mut self, wait: Option<Duration>) -> Self {

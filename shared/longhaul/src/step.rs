@@ -165,7 +165,11 @@ where
     loop {
         let attempt = match recorded(shared, &id).await.map(|record| record.state) {
             Some(StepState::Completed { output }) => return from_json(&id, &output),
-            Some(StepState::Failed { failure }) => return Err(Error::Step(failure)),
+            Some(StepState::Failed { mut failure }) => {
+                // What was sent is for people who read this step; it goes neither to the job's end nor to its parent.
+                failure.sent = None;
+                return Err(Error::Step(failure));
+            }
             Some(StepState::Retrying { attempt, retry_at }) => {
                 if shared.clock.now() < retry_at {
                     shared.rest(&id.key, Some(retry_at)).await;
@@ -278,7 +282,11 @@ fn failed(
     let next = after_failure(policy, shared.order.id, &id.key, attempt, failure.class, retry_after, now);
     let id = id.clone();
     match next {
-        AfterFailure::Retry { at } => Entry::AttemptFailed { id, attempt, started_at, failure, retry_at: at, usage },
+        AfterFailure::Retry { at } => {
+            // The last attempt's says what they all sent.
+            failure.sent = None;
+            Entry::AttemptFailed { id, attempt, started_at, failure, retry_at: at, usage }
+        }
         AfterFailure::GiveUp => Entry::StepFailed { id, attempt, started_at, failure, usage },
     }
 }

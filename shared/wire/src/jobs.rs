@@ -74,6 +74,10 @@ pub struct FailureView {
     /// What the job had come to when it ended so, in the agent's own form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Value>,
+    /// What the failed step had sent to a model: `model`, `messages` with `role` and `text`, `tools` by name. Long texts
+    /// are cut. Only where a model call failed, and not in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Value>,
 }
 
 impl From<&Failure> for FailureView {
@@ -84,6 +88,7 @@ impl From<&Failure> for FailureView {
             causes: failure.causes.clone(),
             step: failure.step.as_ref().map(ToString::to_string),
             partial: failure.partial.as_deref().cloned(),
+            sent: failure.sent.as_deref().cloned(),
         }
     }
 }
@@ -330,9 +335,21 @@ impl JobView {
             *waiting = open_waits(journal);
         }
         match journal.ending() {
-            Some(ending) => view.ended(ending.clone()),
+            Some(ending) => view.ended(ending.clone()).with_sent(journal),
             None => view,
         }
+    }
+
+    /// The failed job with what its failed step had sent, which stands with the step alone.
+    fn with_sent(mut self, journal: &Journal) -> Self {
+        if let Some(failure) = &mut self.failure
+            && let Some(step) = &failure.step
+            && let Some(record) = journal.steps().find(|record| record.id.key.as_str() == step)
+            && let StepState::Failed { failure: of_step } = &record.state
+        {
+            failure.sent = of_step.sent.as_deref().cloned();
+        }
+        self
     }
 
     /// The job with its end.

@@ -123,7 +123,12 @@ pub enum Problem {
         known: Vec<String>,
     },
     /// The body is not sent as JSON.
-    UnsupportedMediaType,
+    UnsupportedMediaType {
+        /// What it is sent as, in the words of its headers.
+        sent: String,
+        /// What is taken here.
+        taken: &'static str,
+    },
     /// The body is too large.
     BodyTooLarge {
         /// What is allowed.
@@ -203,7 +208,7 @@ impl Problem {
             Self::MethodNotAllowed { .. } => 405,
             Self::JobEnded { .. } | Self::JobFull | Self::NotReplayable { .. } | Self::RepeatsEffects { .. } => 409,
             Self::BodyTooLarge { .. } => 413,
-            Self::UnsupportedMediaType => 415,
+            Self::UnsupportedMediaType { .. } => 415,
             Self::KeyReused => 422,
             Self::LimitReached { .. } => 429,
             Self::Internal => 500,
@@ -227,7 +232,7 @@ impl Problem {
             Self::InvalidInput { .. } => "invalid-input",
             Self::InvalidDefinition { .. } => "invalid-definition",
             Self::UnknownAgent { .. } => "unknown-agent",
-            Self::UnsupportedMediaType => "unsupported-media-type",
+            Self::UnsupportedMediaType { .. } => "unsupported-media-type",
             Self::BodyTooLarge { .. } => "body-too-large",
             Self::KeyReused => "idempotency-key-reused",
             Self::JobEnded { .. } => "job-ended",
@@ -257,7 +262,7 @@ impl Problem {
             Self::InvalidInput { .. } => "The agent does not take this input",
             Self::InvalidDefinition { .. } => "The agent's definition has faults",
             Self::UnknownAgent { .. } => "There is no such agent",
-            Self::UnsupportedMediaType => "The body is not sent as JSON",
+            Self::UnsupportedMediaType { .. } => "The body is sent as what is not taken here",
             Self::BodyTooLarge { .. } => "The body is too large",
             Self::KeyReused => "The idempotency key belongs to another request",
             Self::JobEnded { .. } => "The job has ended",
@@ -312,7 +317,9 @@ impl Problem {
             Self::UnknownAgent { agent, known } => {
                 format!("No agent `{}` is registered; there are {}.", echo(agent), known.join(", "))
             }
-            Self::UnsupportedMediaType => "Send the body uncompressed with `Content-Type: application/json`.".into(),
+            Self::UnsupportedMediaType { sent, taken } => {
+                format!("It came as `{}`; send it uncompressed, with `Content-Type: {taken}`.", echo(sent))
+            }
             Self::BodyTooLarge { bytes_max } => {
                 format!("At most {bytes_max} bytes are taken; put larger inputs into object storage and name them.")
             }
@@ -393,7 +400,7 @@ impl Problem {
             | Self::NoSuchAgent { .. }
             | Self::NoSuchDelivery { .. }
             | Self::InvalidField { .. }
-            | Self::UnsupportedMediaType
+            | Self::UnsupportedMediaType { .. }
             | Self::KeyReused
             | Self::JobFull
             | Self::JobEnded { status: None }

@@ -146,6 +146,12 @@ impl TokenCheck {
         Self { settings, keys }
     }
 
+    /// What is checked.
+    #[must_use]
+    pub const fn settings(&self) -> &TokenSettings {
+        &self.settings
+    }
+
     /// Checks the value of an `Authorization` header.
     ///
     /// # Errors

@@ -47,6 +47,7 @@ fn failure() -> Failure {
         causes: vec!["operation timed out".into()],
         step: Some(StepKey::at("", 1)),
         partial: None,
+        sent: None,
     }
 }
 
@@ -359,7 +360,7 @@ fn problems() -> Vec<Problem> {
             violations: vec![Violation { field: "/input/topic".into(), detail: "is too short".into() }],
         },
         Problem::UnknownAgent { agent: "reserch".into(), known: vec!["research@1".into(), "compliance@1".into()] },
-        Problem::UnsupportedMediaType,
+        Problem::UnsupportedMediaType { sent: "text/plain".into(), taken: "application/json" },
         Problem::BodyTooLarge { bytes_max: 1_048_576 },
         Problem::KeyReused,
         Problem::JobEnded { status: Some(Status::Failed) },

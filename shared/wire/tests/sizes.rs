@@ -20,6 +20,7 @@ fn entries(text: &str) -> Vec<Entry> {
         causes: vec![text.into(); 20],
         step: Some(StepKey::at(text, 1)),
         partial: Some(Box::new(text.into())),
+        sent: Some(Box::new(text.into())),
     };
     let at = Timestamp::from_millis(0);
     let value = json!({ "a": text, "b": [text, text] });

@@ -10,6 +10,7 @@
 
 mod dead_letters;
 mod definitions;
+mod deployments;
 mod files;
 mod outside;
 mod refusals;

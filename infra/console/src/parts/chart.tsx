@@ -91,7 +91,7 @@ function options(UPlot: typeof uPlot, place: HTMLElement, lines: Line[], format:
     legend: { show: false },
     cursor: { drag: { x: false, y: false }, points: { show: false } },
     scales: { y: { range: (_plot, _min, max) => [0, Math.max(max * 1.1, 1)] } },
-    axes: [{ ...axis, space: 70 }, { ...axis, size: 58, values: (_plot, values) => values.map((value) => format(value)) }],
+    axes: [{ ...axis, space: 70 }, { ...axis, size: 76, values: (_plot, values) => values.map((value) => format(value)) }],
     series: [
       {},
       ...lines.map((line): uPlot.Series => ({

@@ -29,16 +29,17 @@ export function jsonFault(text: string): string | undefined {
 }
 
 /** The lines that changed, with a few around them. */
-export function Diff({ before, after, what }: { before: string; after: string; what: string }) {
+export function Diff({ before, after, what, json = false }: { before: string; after: string; what: string; json?: boolean }) {
   const [changes, setChanges] = useState<Change[]>([]);
   useEffect(() => {
     let wanted = true;
-    void import("diff").then(({ diffJson }) => wanted && setChanges(diffJson(before, after)));
+    // Both end their last line, which would else differ by that alone.
+    void import("diff").then(({ diffJson, diffLines }) =>
+      wanted && setChanges(json ? diffJson(before, after) : diffLines(`${before}\n`, `${after}\n`)));
     return () => {
       wanted = false;
     };
   }, [before, after]);
-  if (before === after) return <p class="quiet">Nothing is changed yet.</p>;
   return (
     <pre class="diff" role="region" aria-label={`Changes of ${what}`} tabIndex={0}>
       {changes.flatMap((change, at) =>

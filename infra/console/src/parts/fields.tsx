@@ -67,12 +67,15 @@ function bounds({ schema, kind }: Field): string {
 /** The bounds of a job, each none unless it is named. */
 export interface BudgetText {
   tokens: string;
+  /** In dollars. */
+  money_micros: string;
   steps: string;
   wall_seconds: string;
 }
 
 const BUDGET: [keyof BudgetText, string, string][] = [
   ["tokens", "Tokens", "In and out of models, all attempts counted."],
+  ["money_micros", "Dollars", "By the table of prices; a model without a price is not called then."],
   ["steps", "Steps", "With an outcome."],
   ["wall_seconds", "Seconds", "Since submission, waits included."],
 ];
@@ -84,7 +87,7 @@ export function BudgetFields({ text, onText }: { text: BudgetText; onText: (text
         <div class="field" key={name}>
           <label for={`budget-${name}`}>{label}</label>
           <input
-            id={`budget-${name}`} type="number" min={1} step={1} value={text[name]} placeholder="no bound"
+            id={`budget-${name}`} type="number" min={name === "money_micros" ? 0.000001 : 1} step={name === "money_micros" ? "any" : 1} value={text[name]} placeholder="no bound"
             aria-describedby={`budget-${name}-help`}
             onInput={(event) => onText({ ...text, [name]: event.currentTarget.value })}
           />
@@ -95,14 +98,19 @@ export function BudgetFields({ text, onText }: { text: BudgetText; onText: (text
   );
 }
 
+/** Millionths of a dollar in a dollar. */
+const MICROS = 1_000_000;
+
 export const budgetText = (budget: { [name in keyof BudgetText]?: number | null } = {}): BudgetText => ({
   tokens: budget.tokens ? String(budget.tokens) : "",
+  money_micros: budget.money_micros ? String(budget.money_micros / MICROS) : "",
   steps: budget.steps ? String(budget.steps) : "",
   wall_seconds: budget.wall_seconds ? String(budget.wall_seconds) : "",
 });
 
 /** The budget that stands in the fields; none when none does. */
 export function budgetOf(text: BudgetText): Record<string, number> | undefined {
-  const parts = Object.entries(text).filter(([, value]) => value !== "").map(([name, value]) => [name, Number(value)]);
+  const given = Object.entries(text).filter(([, value]) => value !== "");
+  const parts = given.map(([name, value]) => [name, name === "money_micros" ? Math.round(Number(value) * MICROS) : Number(value)]);
   return parts.length > 0 ? Object.fromEntries(parts) : undefined;
 }

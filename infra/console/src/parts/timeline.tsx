@@ -1,14 +1,13 @@
 /** A job's steps over time: a row for each, with bars for its attempts and waits. */
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Longhaul } from "longhaul-client";
 import { now } from "../clock.ts";
-import { duration, exact, moment, plural } from "../format.ts";
-import { api } from "../session.ts";
-import { endOf, type Attempt, type Step, type Story, type Wait } from "../story/fold.ts";
+import { duration, exact, plural } from "../format.ts";
+import { callsOf, type Call } from "../story/exchange.ts";
+import { endOf, type Attempt, type Step, type Story } from "../story/fold.ts";
 import { scaleOf, type Scale } from "../story/scale.ts";
-import { isOver, type Failure, type Job, type Journal } from "../wire.ts";
-import { Act, Fault, JobLink } from "./common.tsx";
-import { Value } from "./value.tsx";
+import { isOver, type Job } from "../wire.ts";
+import { StepDetails } from "./step.tsx";
 
 /** Rows that are shown before somebody asks for more: a job may have thousands of steps. */
 const ROWS_SHOWN = 200;
@@ -25,9 +24,11 @@ interface Props {
   drafts?: Draft[];
   /** Offers to replay the job from a position; none where it cannot be. */
   onReplayFrom?: (position: number, step: Step) => void;
+  /** Offers to make another job of this one, from a position. */
+  onForkFrom?: (position: number, step: Step) => void;
 }
 
-export function Timeline({ story, job, drafts = [], onReplayFrom }: Props) {
+export function Timeline({ story, job, drafts = [], onReplayFrom, onForkFrom }: Props) {
   const [shorten, setShorten] = useState(true);
   const [shown, setShown] = useState(ROWS_SHOWN);
   const from = Math.min(Date.parse(job.submitted_at), story.firstAt ?? Infinity);
@@ -37,6 +38,7 @@ export function Timeline({ story, job, drafts = [], onReplayFrom }: Props) {
   const to = story.ended ? (story.lastAt ?? from) : Math.max(end, story.lastAt ?? from);
   const steps = [...story.forgotten, ...story.steps].sort((a, b) => a.startedAt - b.startedAt || a.position - b.position);
   const forgotten = new Set(story.forgotten);
+  const calls = useMemo(() => callsOf(story.steps), [story.position]);
   const busy = steps.flatMap((step) => step.attempts.map((one): [number, number] => [one.startedAt, one.endedAt]));
   if (works) busy.push([story.lastAt ?? from, to]);
   const canShorten = scaleOf(from, to, busy, true).stretches.some((stretch) => stretch.short);
@@ -57,8 +59,8 @@ export function Timeline({ story, job, drafts = [], onReplayFrom }: Props) {
       <ol class="steps" aria-label="Steps">
         {steps.slice(0, shown).map((step) => (
           <Row
-            key={`${step.opening}/${step.key}`} step={step} scale={scale} to={to} job={job}
-            forgotten={forgotten.has(step)} onReplayFrom={onReplayFrom}
+            key={`${step.opening}/${step.key}`} step={step} scale={scale} to={to} job={job} call={calls.get(step.key)}
+            forgotten={forgotten.has(step)} onReplayFrom={onReplayFrom} onForkFrom={onForkFrom}
           />
         ))}
       </ol>
@@ -173,8 +175,8 @@ function said(step: Step, to: number): string {
   }
 }
 
-function Row({ step, scale, to, job, forgotten, onReplayFrom }: {
-  step: Step; scale: Scale; to: number; job: Job; forgotten: boolean; onReplayFrom?: Props["onReplayFrom"];
+function Row({ step, scale, to, job, call, forgotten, onReplayFrom, onForkFrom }: {
+  step: Step; scale: Scale; to: number; job: Job; call?: Call; forgotten: boolean; onReplayFrom?: Props["onReplayFrom"]; onForkFrom?: Props["onForkFrom"];
 }) {
   const [open, setOpen] = useState(false);
   const end = endOf(step);
@@ -185,7 +187,7 @@ function Row({ step, scale, to, job, forgotten, onReplayFrom }: {
       <button type="button" class="step-row" aria-expanded={open} onClick={() => setOpen(!open)}>
         <span class="step-name">
           {step.branch && <span class="branch">{step.branch.index + 1}/{step.branch.of}</span>}
-          <span class="name">{step.name}</span>
+          <span class="name" title={step.name}>{step.name}</span>
           {tries && <span class="tries" aria-hidden="true">{step.attempts.length}×</span>}
           <span class="hidden">
             {[said(step, to), tries, forgotten && "forgotten by a replay", took && "took"].filter(Boolean).join(", ")}
@@ -201,7 +203,7 @@ function Row({ step, scale, to, job, forgotten, onReplayFrom }: {
         </span>
         <span class="step-time">{took}</span>
       </button>
-      {open && <Details step={step} job={job} to={to} forgotten={forgotten} onReplayFrom={onReplayFrom} />}
+      {open && <StepDetails step={step} job={job} to={to} call={call} forgotten={forgotten} onReplayFrom={onReplayFrom} onForkFrom={onForkFrom} />}
     </li>
   );
 }
@@ -214,82 +216,5 @@ function AttemptBar({ one, next, scale, to }: { one: Attempt; next?: Attempt; sc
         <Bar scale={scale} from={one.endedAt} to={next?.startedAt ?? Math.min(one.retryAt ?? to, to)} kind="pause" />
       )}
     </>
-  );
-}
-
-function Details({ step, job, to, forgotten, onReplayFrom }: {
-  step: Step; job: Job; to: number; forgotten: boolean; onReplayFrom?: Props["onReplayFrom"];
-}) {
-  const [whole, setWhole] = useState<{ value?: unknown; error?: unknown }>({});
-  const load = async () => {
-    try {
-      const query = { after: step.position - 1, limit: 1 };
-      const page: Journal = await api().call("GET", `/v1/jobs/${job.id}/journal`, { query });
-      const entry = page.entries[0]?.entry as Record<string, unknown> | undefined;
-      setWhole({ value: entry?.output ?? entry?.data });
-    } catch (error) {
-      setWhole({ error });
-    }
-  };
-  const value = whole.value ?? step.value;
-  return (
-    <div class="step-details">
-      <p class="facts">
-        <span><b>{step.kind.replace("_", " ")}</b> at <code>{step.key}</code></span>
-        <span>began {moment(step.startedAt)}</span>
-        {step.usage && (
-          <span>{exact(step.usage.input_tokens ?? 0)} tokens in, {exact(step.usage.output_tokens ?? 0)} out</span>
-        )}
-        <span>journal {step.firstPosition === step.position ? step.position : `${step.firstPosition}–${step.position}`}</span>
-      </p>
-      {(step.attempts.length > 1 || step.attempts.some((one) => one.failure)) && (
-        <ol class="attempts">
-          {step.attempts.map((one) => (
-            <li key={one.number}>
-              Attempt {one.number}: {one.end}, {duration(one.endedAt - one.startedAt)}
-              {one.retryAt !== undefined && <>, again at {moment(one.retryAt)}</>}
-              {one.failure && <FailureChain failure={one.failure} />}
-            </li>
-          ))}
-        </ol>
-      )}
-      {step.waits.map((wait, at) => <WaitLine key={at} wait={wait} to={to} />)}
-      {value !== undefined && <Value value={value} what={`the result of ${step.name}`} />}
-      <Fault error={whole.error} />
-      <div class="tools">
-        {step.truncated && whole.value === undefined && (
-          <Act class="small" does={load}>Load the whole value</Act>
-        )}
-        {onReplayFrom && !forgotten && (
-          <button type="button" class="small" onClick={() => onReplayFrom(step.firstPosition, step)}>Replay from here</button>
-        )}
-      </div>
-    </div>
-  );
-}
-
-function WaitLine({ wait, to }: { wait: Wait; to: number }) {
-  const what =
-    wait.for.kind === "signal" ? <>the signal <code>{wait.for.signal}</code></>
-    : wait.for.kind === "child" ? <>the job <JobLink id={wait.for.child} /></>
-    : <>its time</>;
-  return (
-    <p>
-      {wait.to === undefined ? "Waits" : "Waited"} for {what} {duration((wait.to ?? to) - wait.from)}
-      {wait.until !== undefined && wait.to === undefined && <>, until {moment(wait.until)} at the latest</>}
-      {wait.by === "time" && wait.for.kind !== "time" && <>; its time ran out</>}
-    </p>
-  );
-}
-
-/** An error with what is underneath, outermost first. */
-export function FailureChain({ failure }: { failure: Failure }) {
-  return (
-    <div class="failure">
-      <p><span class="class">{failure.class}</span> <span class="message">{failure.message}</span></p>
-      {(failure.causes?.length ?? 0) > 0 && (
-        <ol aria-label="Because">{failure.causes?.map((cause, at) => <li key={at}>{cause}</li>)}</ol>
-      )}
-    </div>
   );
 }

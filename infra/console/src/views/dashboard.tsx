@@ -1,7 +1,8 @@
 /** How the newest jobs do together. */
 import { now } from "../clock.ts";
-import { compact, duration, exact } from "../format.ts";
+import { compact, dollars, duration, exact } from "../format.ts";
 import { api } from "../session.ts";
+import { costOf, tokensOf } from "../story/cost.ts";
 import { quantile, statistics, type Bucket, type Statistics } from "../story/statistics.ts";
 import { STATUSES, type JobList, type JobSummary } from "../wire.ts";
 import { Chart, type Line } from "../parts/chart.tsx";
@@ -41,7 +42,7 @@ const pick = (buckets: Bucket[], of: (bucket: Bucket) => number | undefined) => 
 function Shown({ found }: { found: Statistics }) {
   const { buckets, latencies } = found;
   const times = buckets.map((bucket) => bucket.at / 1_000);
-  const each = duration(found.bucketMs).replace(".0 ", " ");
+  const each = duration(found.bucketMs).replace(".0 ", " ").replace(/^1 /, "");
   const charts: { title: string; lines: Line[]; format: (value: number) => string }[] = [
     {
       title: `Jobs in each ${each}`,
@@ -66,6 +67,15 @@ function Shown({ found }: { found: Statistics }) {
       format: compact,
     },
   ];
+  const cost = costOf(found.usage);
+  // Without any price there is nothing to draw; the tile says so.
+  if (cost.micros > 0) {
+    charts.push({
+      title: `Cost of the jobs that ended in each ${each}`,
+      lines: [{ name: "dollars, as far as prices are known", tone: "accent", kind: "bars", values: pick(buckets, (one) => one.moneyMicros || undefined) }],
+      format: dollars,
+    });
+  }
   return (
     <>
       <p class="lead">Of the newest {exact(found.jobs)} jobs.</p>
@@ -73,8 +83,9 @@ function Shown({ found }: { found: Statistics }) {
         <Tile name="completed of those that ended" value={found.success === undefined ? "–" : `${Math.round(found.success * 100)} %`} />
         <Tile name="half end within" value={duration(quantile(latencies, 0.5) ?? NaN)} />
         <Tile name="95 of 100 end within" value={duration(quantile(latencies, 0.95) ?? NaN)} />
-        <Tile name="oldest in the queue" value={found.queueAge === undefined ? "none" : duration(found.queueAge)} />
-        <Tile name="tokens" value={compact(found.tokens)} />
+        <Tile name="longest in the queue" value={found.queueAge === undefined ? "none" : duration(found.queueAge)} />
+        <Tile name="tokens" value={compact(tokensOf(found.usage))} />
+        <Tile name="cost" value={cost.text} title={cost.title} />
       </dl>
       <ul class="by-status" aria-label="Jobs by status">
         {STATUSES.filter((status) => found.byStatus.has(status)).map((status) => (
@@ -88,6 +99,6 @@ function Shown({ found }: { found: Statistics }) {
   );
 }
 
-function Tile({ name, value }: { name: string; value: string }) {
-  return <div class="tile"><dt>{name}</dt><dd>{value}</dd></div>;
+function Tile({ name, value, title }: { name: string; value: string; title?: string }) {
+  return <div class="tile" title={title}><dt>{name}</dt><dd>{value}</dd></div>;
 }

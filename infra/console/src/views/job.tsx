@@ -1,15 +1,20 @@
 /** One job, as it goes on. */
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { Longhaul } from "longhaul-client";
 import { now } from "../clock.ts";
-import { compact, duration, exact, moment, plural } from "../format.ts";
+import { compact, dollars, duration, exact, moment } from "../format.ts";
 import { go, route } from "../route.ts";
 import { api } from "../session.ts";
-import { childrenOf, emptyStory, fold, type Story } from "../story/fold.ts";
+import { costOf } from "../story/cost.ts";
+import { emptyStory, fold, type Story } from "../story/fold.ts";
 import { isOver, type Job as JobView, type JobEvent } from "../wire.ts";
 import { Act, Age, Copy, Fault, JobLink, Labels, StatusBadge } from "../parts/common.tsx";
-import { FailureChain, Timeline, type Draft } from "../parts/timeline.tsx";
+import { SentShown } from "../parts/exchange.tsx";
+import { FailureChain } from "../parts/failure.tsx";
+import { Timeline, type Draft } from "../parts/timeline.tsx";
 import { Value } from "../parts/value.tsx";
+import { Children } from "./children.tsx";
+import { Invocations } from "./invocations.tsx";
 import { Activity, RawJournal } from "./journal.tsx";
 import { Replay } from "./replay.tsx";
 import { Signals } from "./signals.tsx";
@@ -114,9 +119,11 @@ export function Job() {
 function JobOf({ id }: { id: string }) {
   const seen = useEvents(id);
   const { job, error, again } = useJob(id, seen.story);
-  const [replay, setReplay] = useState<{ from?: number; name?: string } | undefined>(
-    route.value.query.has("replay") ? {} : undefined,
-  );
+  const [replay, setReplay] = useState<{ from?: number; name?: string; fork?: boolean } | undefined>();
+  const wanted = route.value.query.has("replay");
+  useEffect(() => {
+    if (wanted) setReplay((open) => open ?? {});
+  }, [wanted]);
   useEffect(() => {
     document.title = job ? `${job.agent} ${job.status} – Longhaul` : "Longhaul";
     return () => {
@@ -136,6 +143,18 @@ function JobOf({ id }: { id: string }) {
         <section class="card bad" aria-labelledby="failure">
           <h2 id="failure">Why it failed</h2>
           <FailureChain failure={job.failure} />
+          {job.failure.sent !== undefined && (
+            <details class="folded">
+              <summary>What was sent to the model</summary>
+              <SentShown value={job.failure.sent} />
+            </details>
+          )}
+          {job.failure.partial !== undefined && (
+            <details class="folded">
+              <summary>What the job had come to</summary>
+              <Value value={job.failure.partial} what="what the job had come to" />
+            </details>
+          )}
         </section>
       )}
       {job.cancelled && (
@@ -144,31 +163,40 @@ function JobOf({ id }: { id: string }) {
           {job.cancelled.reason && <p>{job.cancelled.reason}</p>}
         </section>
       )}
-      {canReplay && !replay && (
+      {over && !replay && (
         <div class="tools">
-          <button type="button" class="primary" onClick={() => setReplay({})}>Edit and replay…</button>
+          {canReplay && <button type="button" class="primary" onClick={() => setReplay({})}>Edit and replay…</button>}
+          <button type="button" onClick={() => setReplay({ fork: true })}>Edit and fork…</button>
         </div>
       )}
-      {canReplay && replay && (
-        <Replay key={replay.from} job={job} from={replay.from} stepName={replay.name} onDone={() => { setReplay(undefined); again(); }} onClose={() => setReplay(undefined)} />
+      {replay && (canReplay || replay.fork) && (
+        <Replay key={`${replay.fork} ${replay.from}`} job={job} from={replay.from} stepName={replay.name} fork={replay.fork} onDone={() => { setReplay(undefined); again(); }} onClose={() => setReplay(undefined)} />
       )}
-      {!over && <Signals job={job} onSent={again} />}
+      {!over && <Signals job={job} story={seen.story} onSent={again} />}
       <section class="card" aria-labelledby="timeline">
         <h2 id="timeline">Timeline</h2>
         <Timeline
           story={seen.story} job={job} drafts={seen.drafts}
+          onForkFrom={(from, step) => { setReplay({ from, name: step.name, fork: true }); scrollTo({ top: 0 }); }}
           onReplayFrom={canReplay ? (from, step) => { setReplay({ from, name: step.name }); scrollTo({ top: 0 }); } : undefined}
         />
       </section>
       {job.result !== undefined && <Result job={job} />}
       <Children story={seen.story} />
-      <section class="card" aria-labelledby="input">
-        <h2 id="input">Input</h2>
+      <details class="card" open>
+        <summary><h2>Input</h2></summary>
         <Value value={job.input} what="the input" />
+        {(job.instructions || job.model) && (
+          <dl class="pairs">
+            {job.model && <><dt>model, as edited</dt><dd><code>{job.model}</code></dd></>}
+            {job.instructions && <><dt>instructions, as edited</dt><dd><pre class="text" tabIndex={0}>{job.instructions}</pre></dd></>}
+          </dl>
+        )}
         <div class="tools">
           <button type="button" onClick={() => { prepare(job.input); go(`/submit/${job.agent}`); }}>New job with this input</button>
         </div>
-      </section>
+      </details>
+      <Invocations story={seen.story} works={job.status === "PROCESSING"} />
       <Activity events={seen.events} />
       <RawJournal job={job.id} position={seen.story.position} />
       {!over && <Cancel job={job} onDone={again} />}
@@ -184,7 +212,7 @@ function Head({ job, link, over }: { job: JobView; link: WatchState; over: boole
   return (
     <header class="page-head">
       <div>
-        <p class="crumb"><a href="#/jobs">Jobs</a>{job.parent && <> / child of <JobLink id={job.parent} /></>}</p>
+        <p class="crumb"><a href="#/jobs">Jobs</a>{job.parent && <> / child of <JobLink id={job.parent} /></>}{job.forked_from && <> / fork of <JobLink id={job.forked_from.job} /></>}{job.imported_at && <> / imported, driven by no worker</>}</p>
         <h1>{job.agent} <StatusBadge status={job.status} /></h1>
         <p class="under">
           <code class="whole-id">{job.id}</code> <Copy text={job.id} what="the id" />
@@ -200,6 +228,8 @@ function Facts({ job, story, over }: { job: JobView; story: Story; over: boolean
   const { usage, budget } = job;
   const tokens = (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0);
   const took = end - Date.parse(job.submitted_at);
+  const cost = costOf(usage);
+  const bound = budget.money_micros ?? undefined;
   const takeovers = story.claims.filter((claim) => claim.takeover).length;
   return (
     <>
@@ -208,6 +238,7 @@ function Facts({ job, story, over }: { job: JobView; story: Story; over: boolean
         <Fact name="steps" value={exact(job.steps)} of={budget.steps ? job.steps / budget.steps : undefined} bound={budget.steps && exact(budget.steps)} />
         <Fact name="tokens" value={compact(tokens)} of={budget.tokens ? tokens / budget.tokens : undefined} bound={budget.tokens && compact(budget.tokens)}
           more={`${compact(usage.input_tokens ?? 0)} in${usage.cached_tokens ? ` (${compact(usage.cached_tokens)} cached)` : ""}, ${compact(usage.output_tokens ?? 0)} out`} />
+        <Fact name="cost" value={cost.text} title={cost.title} of={bound ? cost.micros / bound : undefined} bound={bound && dollars(bound)} more={cost.known === "at least" ? "some tokens have no price" : cost.known === "unknown" ? "the model has no price" : undefined} />
         <Fact name="invocations" value={exact(story.claims.length)} more={takeovers ? `${exact(takeovers)} after a crash` : undefined} />
       </dl>
       <p class="under">
@@ -217,11 +248,11 @@ function Facts({ job, story, over }: { job: JobView; story: Story; over: boolean
   );
 }
 
-function Fact({ name, value, more, of, bound }: {
-  name: string; value: string; more?: string; of?: number; bound?: string | number | null;
+function Fact({ name, value, title, more, of, bound }: {
+  name: string; value: string; title?: string; more?: string; of?: number; bound?: string | number | null;
 }) {
   return (
-    <div>
+    <div title={title}>
       <dt>{name}</dt>
       <dd>
         <b>{value}</b>
@@ -251,60 +282,11 @@ function Blocked({ job }: { job: JobView }) {
 
 function Result({ job }: { job: JobView }) {
   return (
-    <section class="card" aria-labelledby="result">
-      <h2 id="result">Result</h2>
+    <details class="card" open>
+      <summary><h2>Result</h2></summary>
       {job.truncated && <p class="quiet">The beginning of it; the journal has the whole.</p>}
       <Value value={job.result} what="the result" />
-    </section>
-  );
-}
-
-/** The jobs that this one waited for, each with its own, as they stand. */
-function Children({ story }: { story: Story }) {
-  const children = useMemo(() => childrenOf(story), [story.position]);
-  if (children.length === 0) return null;
-  return (
-    <section class="card" aria-labelledby="children">
-      <h2 id="children">{plural(children.length, "child", "children")}</h2>
-      <ul class="children">{children.map(({ child, step }) => <Child key={child} id={child} name={step.name} depth={0} />)}</ul>
-    </section>
-  );
-}
-
-/** Generations that are shown; deeper ones are a click away. */
-const DEPTH_MAX = 4;
-
-function Child({ id, name, depth }: { id: string; name: string; depth: number }) {
-  const [state, setState] = useState<{ job?: JobView; story?: Story; error?: unknown }>({});
-  useEffect(() => {
-    const abort = new AbortController();
-    const { signal } = abort;
-    const look = async () => {
-      try {
-        const job: JobView = await api().job(id, { signal });
-        const story = emptyStory();
-        for (let after = 0; ; ) {
-          const page = await api().call("GET", `/v1/jobs/${id}/events`, { query: { after }, signal });
-          for (const event of page.events) fold(story, event);
-          if (page.events.length === 0 || page.ended) break;
-          after = page.next;
-        }
-        setState({ job, story });
-        if (!isOver(job.status)) setTimeout(() => !signal.aborted && void look(), EVERY_MS);
-      } catch (error) {
-        if (!signal.aborted) setState({ error });
-      }
-    };
-    void look();
-    return () => abort.abort();
-  }, [id]);
-  const below = state.story && depth < DEPTH_MAX ? childrenOf(state.story) : [];
-  return (
-    <li>
-      <p>{state.job && <StatusBadge status={state.job.status} />} <b>{name}</b> {state.job?.agent} <JobLink id={id} /></p>
-      <Fault error={state.error} />
-      {below.length > 0 && <ul>{below.map(({ child, step }) => <Child key={child} id={child} name={step.name} depth={depth + 1} />)}</ul>}
-    </li>
+    </details>
   );
 }
 

@@ -13,7 +13,7 @@ const NAMES: Record<string, string> = {
   AgentJobClaimed: "taken over", AgentStepStarted: "acts", AgentStepCompleted: "done", AgentAttemptFailed: "attempt failed",
   AgentStepFailed: "failed", AgentWaiting: "waits", AgentWaitEnded: "wait ended", AgentProgress: "shows",
   AgentSignalled: "signal", AgentCancelRequested: "cancel asked", AgentJobCompleted: "job completed",
-  AgentJobFailed: "job failed", AgentJobCancelled: "job cancelled", AgentJobReplayed: "replayed",
+  AgentJobFailed: "job failed", AgentJobCancelled: "job cancelled", AgentJobReplayed: "replayed", AgentJobForked: "forked",
 };
 
 function about({ data, type }: JobEvent): string {

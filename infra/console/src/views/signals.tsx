@@ -1,17 +1,30 @@
-/** What a job waits for from people: an approval by one button, any other signal by its payload. */
+/** What a job waits for from people: an approval by one button, an answer in words, any other signal by its payload. */
 import { useEffect, useState } from "preact/hooks";
 import { now } from "../clock.ts";
 import { duration } from "../format.ts";
 import { api } from "../session.ts";
+import type { Story } from "../story/fold.ts";
 import type { Job } from "../wire.ts";
 import { Act, Fault } from "../parts/common.tsx";
 import { jsonFault, JsonEditor } from "../parts/editor.tsx";
+import { Tree } from "../parts/value.tsx";
 import { useAgents } from "./agents.tsx";
 
-/** The signal by which the agents that come with Longhaul are approved. */
-const APPROVAL = "approval";
+/** How a signal is given: the agents that ship wait for `approval`; definitions name theirs after the call. */
+type Way = "approval" | "words" | "json";
 
-export function Signals({ job, onSent }: { job: Job; onSent: () => void }) {
+function wayOf(name: string): Way {
+  if (name === "approval" || name.startsWith("approval:")) return "approval";
+  return name.startsWith("answer:") || name.startsWith("interrupted:") ? "words" : "json";
+}
+
+/** What the agent has shown of a wait: the newest that names its signal. */
+function shownOf(story: Story, name: string): Record<string, any> | undefined {
+  const values = story.steps.filter((step) => step.state === "shown").map((step) => step.value as Record<string, any>);
+  return values.filter((value) => value?.signal === name).at(-1);
+}
+
+export function Signals({ job, story, onSent }: { job: Job; story: Story; onSent: () => void }) {
   const { value: agents } = useAgents();
   const open = job.waiting?.signals ?? [];
   const known = agents?.find((agent) => `${agent.name}@${agent.version}` === job.agent)?.signals ?? [];
@@ -24,21 +37,26 @@ export function Signals({ job, onSent }: { job: Job; onSent: () => void }) {
       {open.length > 0 ? (
         <p>
           The job waits for {open.map((name) => <code key={name}>{name}</code>)}
-          {until !== undefined && <>, for {duration(until - now.value)} more</>}. It costs nothing meanwhile.
+          {until !== undefined && <>for {duration(until - now.value)} more</>}. It costs nothing meanwhile.
         </p>
       ) : (
         <p class="quiet">The agent will wait for this; a signal that comes early is kept.</p>
       )}
-      {names.map((name) => <Signal key={name} job={job} name={name} asked={open.includes(name)} onSent={onSent} />)}
+      {names.map((name) => (
+        <Signal key={name} job={job} name={name} shown={shownOf(story, name)} asked={open.includes(name)} onSent={onSent} />
+      ))}
     </section>
   );
 }
 
-function Signal({ job, name, asked, onSent }: { job: Job; name: string; asked: boolean; onSent: () => void }) {
+function Signal({ job, name, shown, asked, onSent }: {
+  job: Job; name: string; shown?: Record<string, any>; asked: boolean; onSent: () => void;
+}) {
+  const way = wayOf(name);
   const [payload, setPayload] = useState("null");
-  const [reason, setReason] = useState("");
+  const [words, setWords] = useState("");
   const [state, setState] = useState<{ sent?: boolean; error?: unknown }>({});
-  const [raw, setRaw] = useState(name !== APPROVAL);
+  const [raw, setRaw] = useState(way === "json");
   // Once taken, the next wait for this signal is another one.
   useEffect(() => setState({}), [asked]);
   const send = async (value: unknown) => {
@@ -51,28 +69,47 @@ function Signal({ job, name, asked, onSent }: { job: Job; name: string; asked: b
     }
   };
   if (state.sent) return <p role="status">Sent <code>{name}</code>.</p>;
-  const fault = jsonFault(payload);
+  const { signal: _, ...about } = shown ?? {};
+  const decide = (decision: string) => send({ decision, ...(words.trim() ? { reason: words.trim() } : {}) });
   return (
     <div class="signal">
-      {name === APPROVAL && (
+      {typeof about.question === "string" && <p class="question">{about.question}</p>}
+      {Object.keys(about).length > 0 && typeof about.question !== "string" && <Tree value={about} />}
+      {way === "approval" && (
         <div class="approval">
           <div class="field grow">
-            <label for="approval-reason">Reason <span class="quiet">optional</span></label>
-            <input id="approval-reason" value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
+            <label for={`reason-${name}`}>Reason <span class="quiet">optional</span></label>
+            <input id={`reason-${name}`} value={words} onInput={(event) => setWords(event.currentTarget.value)} />
           </div>
-          <Act class="good" does={() => send({ decision: "approved" })}>Approve</Act>
-          <Act class="danger" does={() => send({ decision: "rejected", reason: reason.trim() || "rejected" })}>Reject</Act>
+          <Act class="good" does={() => decide("approved")}>Approve</Act>
+          {name !== "approval" && <Act does={() => decide("changes")} disabled={words.trim() === ""}>Ask for changes</Act>}
+          <Act class="danger" does={() => decide("rejected")}>Reject</Act>
         </div>
       )}
-      {raw ? (
-        <>
-          <JsonEditor id={`payload-${name}`} label={`What ${name} says`} text={payload} onText={setPayload} rows={4} />
-          <div class="tools"><Act does={() => send(JSON.parse(payload))} disabled={fault !== undefined}>Send {name}</Act></div>
-        </>
-      ) : (
+      {way === "words" && (
+        <div class="approval">
+          <div class="field grow">
+            <label for={`words-${name}`}>Your answer</label>
+            <textarea id={`words-${name}`} rows={2} value={words} onInput={(event) => setWords(event.currentTarget.value)} />
+          </div>
+          <Act class="primary" does={() => send(words.trim())} disabled={words.trim() === ""}>Answer</Act>
+        </div>
+      )}
+      {raw ? <RawSignal name={name} payload={payload} onPayload={setPayload} onSend={send} /> : (
         <button type="button" class="plain small" onClick={() => setRaw(true)}>Send something else…</button>
       )}
       <Fault error={state.error} />
     </div>
+  );
+}
+
+function RawSignal({ name, payload, onPayload, onSend }: {
+  name: string; payload: string; onPayload: (text: string) => void; onSend: (value: unknown) => Promise<void>;
+}) {
+  return (
+    <>
+      <JsonEditor id={`payload-${name}`} label={`What ${name} says`} text={payload} onText={onPayload} rows={4} />
+      <div class="tools"><Act does={() => onSend(JSON.parse(payload))} disabled={jsonFault(payload) !== undefined}>Send {name}</Act></div>
+    </>
   );
 }

@@ -22,6 +22,8 @@ pub(super) enum AgentsCommand {
     Show {
         /// The agent, by name or name@version.
         agent: String,
+        #[command(flatten)]
+        output: Output,
     },
     /// Check a definition on this machine: everything that is wrong, with line and field.
     Check {
@@ -29,6 +31,8 @@ pub(super) enum AgentsCommand {
         file: PathBuf,
         #[command(flatten)]
         hosts: Hosts,
+        #[command(flatten)]
+        output: Output,
     },
     /// Save a definition as the next version of its agent.
     Apply {
@@ -53,9 +57,13 @@ pub(super) struct Hosts {
 /// Does a command about agents.
 pub(super) async fn run(place: &Place, command: AgentsCommand) -> Result<ExitCode, CliError> {
     match command {
-        AgentsCommand::Check { file, hosts } => {
+        AgentsCommand::Check { file, hosts, output } => {
             let (text, format) = read(&file)?;
-            match check(&text, format, hosts) {
+            let checked = check(&text, format, hosts);
+            if output.json {
+                return checked_as_json(&checked);
+            }
+            match checked {
                 Ok(Checked { definition, digest, .. }) => {
                     print(&format!("{}: {} is good (digest {digest})", file.display(), plain(&definition.name)))?;
                     Ok(ExitCode::SUCCESS)
@@ -80,14 +88,28 @@ pub(super) async fn run(place: &Place, command: AgentsCommand) -> Result<ExitCod
             }
             Ok(ExitCode::SUCCESS)
         }
-        AgentsCommand::Show { agent } => {
+        AgentsCommand::Show { agent, output } => {
             let connected = place.connect().await?;
             let view = connected.client.agent(&agent).await;
             connected.end().await;
-            print(&plain(&serde_json::to_string_pretty(&view?)?))?;
+            let view = view?;
+            if output.json {
+                print_json(&view)?;
+            } else {
+                print(&tables::agent(&view)?)?;
+            }
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// What a check came to, for programs.
+fn checked_as_json(checked: &Result<Checked, Vec<Finding>>) -> Result<ExitCode, CliError> {
+    let good = checked.is_ok();
+    let findings = checked.as_ref().err().map_or(&[][..], Vec::as_slice);
+    let digest = checked.as_ref().ok().map(|checked| &checked.digest);
+    print_json(&serde_json::json!({ "good": good, "digest": digest, "findings": findings }))?;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn apply(place: &Place, file: &Path, hosts: Hosts, output: Output) -> Result<ExitCode, CliError> {

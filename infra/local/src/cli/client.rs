@@ -18,6 +18,7 @@ use longhaul_wire::requests::{
 use longhaul_wire::{JobView, limits};
 
 use super::CliError;
+use super::deployment::Tokens;
 
 /// How long one call may take: an API call answers within 30 s.
 const CALL_TIMEOUT: Duration = Duration::from_secs(35);
@@ -27,16 +28,17 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(35);
 pub(super) struct Client {
     http: reqwest::Client,
     url: String,
-    token: String,
+    tokens: Tokens,
 }
 
 impl Client {
-    pub(super) fn new(url: &str, token: &str) -> Self {
-        Self { http: reqwest::Client::new(), url: url.to_owned(), token: token.to_owned() }
+    pub(super) fn new(url: &str, tokens: Tokens) -> Self {
+        Self { http: reqwest::Client::new(), url: url.to_owned(), tokens }
     }
 
-    pub(super) fn token(&self) -> &str {
-        &self.token
+    /// Where its tokens come from, for the live connection.
+    pub(super) fn tokens(&self) -> Tokens {
+        self.tokens.clone()
     }
 
     pub(super) async fn submit(&self, request: &SubmitRequest, key: Option<&str>) -> Result<JobView, CliError> {
@@ -136,8 +138,11 @@ impl Client {
         }
     }
 
-    pub(super) async fn dead_letters(&self) -> Result<DeadLetterList, CliError> {
-        self.get("/v1/dead-letters", &[]).await
+    /// A page of dead letters, as long as pages are.
+    pub(super) async fn dead_letters(&self, cursor: Option<&str>) -> Result<DeadLetterList, CliError> {
+        let query: Vec<(&str, &str)> =
+            [("limit", "50")].into_iter().chain(cursor.map(|next| ("cursor", next))).collect();
+        self.get("/v1/dead-letters", &query).await
     }
 
     pub(super) async fn agents(&self) -> Result<AgentList, CliError> {
@@ -184,7 +189,7 @@ impl Client {
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token).timeout(CALL_TIMEOUT)
+        self.http.request(method, format!("{}{path}", self.url)).timeout(CALL_TIMEOUT)
     }
 
     async fn send<T: DeserializeOwned>(
@@ -205,7 +210,16 @@ impl Client {
     ) -> Result<(StatusCode, T), CliError> {
         let url = format!("{}{path}", self.url);
         let unreachable = |source| CliError::Unreachable { method, url: url.clone(), source };
-        let answer = call.send().await.map_err(unreachable)?;
+        let token = self.tokens.get().await?;
+        let again = call.try_clone();
+        let mut answer = call.bearer_auth(&token).send().await.map_err(unreachable)?;
+        // A token may be refused before it expires: the issuer has taken it back, or a clock is wrong.
+        if answer.status() == StatusCode::UNAUTHORIZED
+            && let Some(again) = again
+            && let Some(other) = self.tokens.other_than(&token).await?
+        {
+            answer = again.bearer_auth(other).send().await.map_err(unreachable)?;
+        }
         let status = answer.status();
         let body = answer.bytes().await.map_err(unreachable)?;
         let strange = || CliError::Strange { method, url: url.clone(), status: status.as_u16() };

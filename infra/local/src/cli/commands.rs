@@ -2,23 +2,22 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_engine::JobId;
-use longhaul_wire::JobView;
-use longhaul_wire::requests::{
-    Budget, CancelRequest, EditRequest, ForkRequest, ReplayRequest, SignalRequest, SubmitRequest, TenantSettings,
-};
+use longhaul_wire::requests::{SubmitRequest, TenantSettings};
+use longhaul_wire::socket::DeltaBody;
+use longhaul_wire::{Event, JobView};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::connect::Connected;
 use super::follow::{Follow, News};
+use super::jobs::JobsCommand;
 use super::output::{plain, print, say};
 use super::progress::Progress;
-use super::{
-    CliError, Command, DeadLettersCommand, Fork, JobsCommand, Output, Place, Replay, TenantCommand, tables, transfer,
-};
+use super::screen::{self, Screen, Wish};
+use super::{CliError, Command, Output, Place, TenantCommand, tables, transfer};
 use crate::rehearsal;
 use crate::stack::{Issuer, ModelChoice, Stack};
 
@@ -28,21 +27,23 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
         Command::Up { port, websocket_port } => up(&place, port, websocket_port).await,
         Command::Research { topic, corpus, sources, output } => {
             let input = research_input(&topic, corpus, sources)?;
-            submit_and_watch(&place, "research", input, None, false, output).await
+            submit_and_watch(&place, &submission("research".to_owned(), input), None, false, output).await
         }
-        Command::Run { agent, input, idempotency_key, detach, output } => {
+        Command::Run { agent, input, idempotency_key, detach, labels, webhook, budget, output } => {
             let input = json_argument("--input", &input)?;
-            submit_and_watch(&place, &agent, input, idempotency_key.as_deref(), detach, output).await
+            let (labels, budget) = (labels.into_iter().collect(), budget.budget());
+            let request = SubmitRequest { labels, budget, webhook, ..submission(agent, input) };
+            submit_and_watch(&place, &request, idempotency_key.as_deref(), detach, output).await
         }
-        Command::Watch { id, after, output } => {
+        Command::Watch { id, after, plain, output } => {
             let connected = place.connect().await?;
-            let done = watch(&connected, &id, after, output).await;
+            let done = watch(&connected, &id, after, output, plain).await;
             connected.end().await;
             done
         }
         Command::Fork(request) => {
             let connected = place.connect().await?;
-            let done = fork(&connected, request).await;
+            let done = super::jobs::fork(&connected, request).await;
             connected.end().await;
             done
         }
@@ -57,13 +58,13 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
         }
         Command::Jobs(command) => {
             let connected = place.connect().await?;
-            let done = jobs(&connected, command).await;
+            let done = super::jobs::jobs(&connected, command).await;
             connected.end().await;
             done
         }
         Command::DeadLetters(command) => {
             let connected = place.connect().await?;
-            let done = dead_letters(&connected, command).await;
+            let done = super::jobs::dead_letters(&connected, command).await;
             connected.end().await;
             done
         }
@@ -73,20 +74,40 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
             connected.end().await;
             done
         }
-        Command::Token { hours, subject } => {
-            let data = place.folder()?;
-            std::fs::create_dir_all(&data)?;
-            let lifetime = Duration::from_secs(hours.saturating_mul(3_600));
-            print(&Issuer::open(&data)?.mint(place.tenant.as_str(), &subject, lifetime)?)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Command::Login(arguments) => super::login::login(&place.target, arguments).await,
+        Command::Logout => super::login::logout(&place.target),
+        Command::Token { hours, subject, output } => token(&place, hours, &subject, output),
         Command::Agents(command) => super::agents::run(&place, command).await,
         Command::Bench(arguments) => super::bench::bench(place.running.workers, place.running.durable, arguments).await,
         Command::Cost(arguments) => super::cost::run(&arguments),
         Command::Soak(arguments) => super::soak::soak(&place, arguments).await,
-        // `super::run` has taken this way already: a function has a runtime of its own.
+        // `super::run` has taken these ways already: they need no runtime, or one of their own.
         Command::Function { name } => Err(CliError::Argument { argument: "function", what: name }),
+        Command::Completion { shell } => Err(CliError::Argument { argument: "completion", what: shell.to_string() }),
     }
+}
+
+/// Prints a token of the stack on this machine.
+fn token(place: &Place, hours: u64, subject: &str, output: Output) -> Result<ExitCode, CliError> {
+    let data = place.folder()?;
+    let own = crate::stack::running(&data).map(|addresses| addresses.api);
+    if let Some(url) = place.target.named()?.filter(|url| own.as_ref() != Some(url)) {
+        let what = format!("{url} has an identity provider of its own: use `longhaul login --url {url}`");
+        return Err(CliError::Argument { argument: "--url", what });
+    }
+    crate::stack::make_folder(&data)?;
+    let lifetime = Duration::from_secs(hours.saturating_mul(3_600));
+    let token = Issuer::open(&data)?.mint(place.tenant.as_str(), subject, lifetime)?;
+    if output.json {
+        print_json(&json!({ "token": token, "tenant": place.tenant, "subject": subject }))?;
+    } else {
+        print(&token)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn submission(agent: String, input: Value) -> SubmitRequest {
+    SubmitRequest { agent, input, budget: None, webhook: None, webhook_events: Vec::new(), labels: Default::default() }
 }
 
 async fn up(place: &Place, port: u16, websocket_port: u16) -> Result<ExitCode, CliError> {
@@ -136,6 +157,13 @@ fn research_input(topic: &str, corpus: Option<PathBuf>, sources: Option<u8>) -> 
     Ok(input)
 }
 
+/// An argument that is a text, or names a file with it.
+pub(super) fn text_argument(argument: &'static str, given: &str) -> Result<String, CliError> {
+    let Some(path) = given.strip_prefix('@') else { return Ok(given.to_owned()) };
+    let failed = |source| CliError::File { argument, path: Path::new(path).to_owned(), source };
+    std::fs::read_to_string(path).map_err(failed)
+}
+
 /// An argument that is JSON, or names a file of JSON.
 pub(super) fn json_argument(argument: &'static str, given: &str) -> Result<Value, CliError> {
     let text = text_argument(argument, given)?;
@@ -144,22 +172,13 @@ pub(super) fn json_argument(argument: &'static str, given: &str) -> Result<Value
 
 async fn submit_and_watch(
     place: &Place,
-    agent: &str,
-    input: Value,
+    request: &SubmitRequest,
     key: Option<&str>,
     detach: bool,
     output: Output,
 ) -> Result<ExitCode, CliError> {
     let connected = place.connect().await?;
-    let request = SubmitRequest {
-        agent: agent.to_owned(),
-        input,
-        budget: None,
-        webhook: None,
-        webhook_events: Vec::new(),
-        labels: Default::default(),
-    };
-    let done = match connected.client.submit(&request, key).await {
+    let done = match connected.client.submit(request, key).await {
         Ok(job) if detach => detached(&connected, &job, output),
         Ok(job) => {
             if connected.is_own() {
@@ -169,7 +188,7 @@ async fn submit_and_watch(
                 ));
             }
             say(&format!("job {} ({}), accepted by {}", job.id, job.agent, connected.addresses.api));
-            watch(&connected, &job.id.to_string(), 0, output).await
+            watch(&connected, &job.id.to_string(), 0, output, true).await
         }
         Err(error) => Err(error),
     };
@@ -177,7 +196,7 @@ async fn submit_and_watch(
     done
 }
 
-fn detached(connected: &Connected, job: &JobView, output: Output) -> Result<ExitCode, CliError> {
+pub(super) fn detached(connected: &Connected, job: &JobView, output: Output) -> Result<ExitCode, CliError> {
     if output.json {
         print_json(job)?;
     } else {
@@ -189,38 +208,108 @@ fn detached(connected: &Connected, job: &JobView, output: Output) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
+/// Where a watched job's news are shown.
+enum Shown {
+    Lines(Progress),
+    Screen(Box<Screen>),
+}
+
+impl Shown {
+    fn show(&mut self, event: &Event) {
+        match self {
+            Self::Lines(progress) => progress.show(event),
+            Self::Screen(screen) => screen.shown.show(event),
+        }
+    }
+
+    fn hear(&mut self, delta: &DeltaBody) {
+        match self {
+            Self::Lines(progress) => progress.hear(delta),
+            Self::Screen(screen) => screen.shown.hear(delta),
+        }
+    }
+
+    /// Draws what must be drawn; whether the person wants to leave.
+    fn tick(&mut self) -> Result<bool, CliError> {
+        match self {
+            Self::Lines(_) => Ok(false),
+            Self::Screen(screen) => {
+                screen.draw()?;
+                Ok(screen.wish()? == Wish::Leave)
+            }
+        }
+    }
+
+    fn finish(self) {
+        if let Self::Lines(progress) = self {
+            progress.finish();
+        }
+    }
+}
+
+/// How often the live view asks where the job stands: its status changes also without an event.
+const STANDING: Duration = Duration::from_secs(2);
+
 /// Watches a job until it ends and prints what came of it.
-async fn watch(connected: &Connected, id: &str, after: u64, output: Output) -> Result<ExitCode, CliError> {
+pub(super) async fn watch(
+    connected: &Connected,
+    id: &str,
+    after: u64,
+    output: Output,
+    plain: bool,
+) -> Result<ExitCode, CliError> {
     let job: JobId = id
         .parse()
         .map_err(|error| CliError::Argument { argument: "ID", what: format!("{id:?} is no job id: {error}") })?;
     let before = connected.client.job(id).await?;
-    let mut progress = Progress::new();
-    let mut follow = Follow::new(&connected.addresses.websocket, connected.client.token(), job, after);
     let mut over = before.is_over() && after > 0;
+    let websocket = super::deployment::websocket(&connected.addresses).await?;
+    let screen = !plain && !output.json && !over && Screen::is_possible();
+    let mut shown =
+        if screen { Shown::Screen(Box::new(Screen::open(before.clone())?)) } else { Shown::Lines(Progress::new()) };
+    let mut follow = Follow::new(&websocket, connected.client.tokens(), job, after);
+    let mut tick = tokio::time::interval(screen::TICK);
+    let mut looked_at = Instant::now();
     while !over {
-        let news = tokio::select! {
-            news = follow.next() => news?,
-            interrupted = tokio::signal::ctrl_c() => {
-                interrupted?;
-                progress.finish();
+        let news = {
+            // The same look over many ticks: it may be in the middle of connecting.
+            let mut next = std::pin::pin!(follow.next());
+            loop {
+                let left = tokio::select! {
+                    news = &mut next => break Some(news?),
+                    interrupted = tokio::signal::ctrl_c() => {
+                        interrupted?;
+                        true
+                    }
+                    _ = tick.tick() => shown.tick()?,
+                };
+                if left {
+                    break None;
+                }
+                if let Shown::Screen(screen) = &mut shown
+                    && looked_at.elapsed() >= STANDING
+                {
+                    looked_at = Instant::now();
+                    screen.shown.stands(connected.client.job(id).await?);
+                }
+            }
+        };
+        match news {
+            Some(News::Event(event)) => {
+                shown.show(&event);
+                // A replayed job has an end in the middle: what the API says of it now decides.
+                over = event.is_end() && connected.client.job(id).await?.is_over();
+            }
+            Some(News::Delta(delta)) => shown.hear(&delta),
+            None => {
+                shown.finish();
                 let goes_on = if connected.is_own() { "goes on with" } else { "goes on; watch it with" };
                 say(&format!("not watching any more; the job {goes_on}: {}", connected.hint(&before)));
                 return Ok(ExitCode::from(130));
             }
-        };
-        let event = match news {
-            News::Event(event) => event,
-            News::Delta(delta) => {
-                progress.hear(&delta);
-                continue;
-            }
-        };
-        progress.show(&event);
-        // A replayed job has an end in the middle: what the API says of it now decides.
-        over = event.is_end() && connected.client.job(id).await?.is_over();
+        }
     }
-    progress.finish();
+    shown.finish();
     let mut job = connected.client.job(id).await?;
     if job.truncated {
         job.result = whole_result(connected, id).await?.or(job.result);
@@ -277,65 +366,10 @@ fn print_outcome(job: &JobView, output: Output) -> Result<ExitCode, CliError> {
             (None, None) => say(job.status.as_str()),
         }
         let tokens = job.usage.input_tokens.saturating_add(job.usage.output_tokens);
-        let (status, cost) = (job.status.as_str(), tables::cost(&job.usage));
-        say(&format!("job {}: {status}, {} steps, {tokens} tokens, {cost}", job.id, job.steps));
+        let cost = tables::cost_of(&job.usage);
+        say(&format!("job {}: {}, {} steps, {tokens} tokens, cost {cost}", job.id, job.status.as_str(), job.steps));
     }
     Ok(if completed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-async fn jobs(connected: &Connected, command: JobsCommand) -> Result<ExitCode, CliError> {
-    let client = &connected.client;
-    match command {
-        JobsCommand::Ls { status, agent, label, since, until, limit, output } => {
-            let given = [("status", status), ("agent", agent), ("label", label), ("since", since), ("until", until)];
-            let filter: Vec<(&str, &str)> =
-                given.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
-            let list = client.jobs(&filter, usize::from(limit)).await?;
-            print_or_json(&list, output, tables::jobs)
-        }
-        JobsCommand::Show { id, output } => show(connected, &id, output).await,
-        JobsCommand::Cancel { id, reason } => {
-            client.cancel(&id, &CancelRequest { reason }).await?;
-            say(&format!("asked job {id} to end"));
-            Ok(ExitCode::SUCCESS)
-        }
-        JobsCommand::Signal { id, name, payload } => {
-            let payload = json_argument("--payload", &payload)?;
-            client.signal(&id, &name, &SignalRequest { payload }).await?;
-            say(&format!("sent the signal {name} to job {id}"));
-            if connected.is_own() {
-                return watch(connected, &id, 0, Output { json: false }).await;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        JobsCommand::Replay(request) => replay(connected, request).await,
-        JobsCommand::Export { id } => transfer::export(connected, &id).await,
-        // `run` has taken these ways already: they need the data folder as well.
-        JobsCommand::Import { .. } | JobsCommand::Step { .. } => {
-            Err(CliError::Argument { argument: "COMMAND", what: "needs the data folder".to_owned() })
-        }
-    }
-}
-
-/// Makes a new job out of another one.
-async fn fork(connected: &Connected, request: Fork) -> Result<ExitCode, CliError> {
-    let Fork { id, from, step, input, tokens, model, instructions, repeat_effects, idempotency_key, detach, output } =
-        request;
-    let input = input.map(|given| json_argument("--input", &given)).transpose()?;
-    let instructions = instructions.map(|given| text_argument("--instructions", &given)).transpose()?;
-    let budget = tokens.map(|tokens| Budget { tokens: Some(tokens), ..Budget::default() });
-    let edit = EditRequest { input, budget, model, instructions };
-    let request = ForkRequest { from, step, edit, repeat_effects };
-    let forked = connected.client.fork(&id, &request, idempotency_key.as_deref()).await?;
-    say(&format!("job {} ({}) keeps {} outcomes of job {id}", forked.job.id, forked.job.agent, forked.kept));
-    for effect in &forked.repeats {
-        let once = if effect.at_most_once { ", declared to happen once at most" } else { "" };
-        say(&format!("  does again: {} (step {}{once})", effect.name, effect.step));
-    }
-    if detach {
-        return detached(connected, &forked.job, output);
-    }
-    watch(connected, &forked.job.id.to_string(), 0, output).await
 }
 
 async fn tenant(connected: &Connected, command: TenantCommand) -> Result<ExitCode, CliError> {
@@ -345,72 +379,9 @@ async fn tenant(connected: &Connected, command: TenantCommand) -> Result<ExitCod
             (connected.client.put_tenant_settings(&TenantSettings { job_kept_days }).await?, output)
         }
     };
-    print_or_json(&settings, output, |settings| {
+    super::jobs::print_or_json(&settings, output, |settings| {
         format!("jobs are kept for {} days behind their end", settings.job_kept_days)
     })
-}
-
-/// An argument that is text, or names a file of text.
-fn text_argument(argument: &'static str, given: &str) -> Result<String, CliError> {
-    match given.strip_prefix('@') {
-        Some(path) => std::fs::read_to_string(path).map_err(|source| CliError::File {
-            argument,
-            path: Path::new(path).to_owned(),
-            source,
-        }),
-        None => Ok(given.to_owned()),
-    }
-}
-
-async fn dead_letters(connected: &Connected, command: DeadLettersCommand) -> Result<ExitCode, CliError> {
-    match command {
-        DeadLettersCommand::Ls { output } => {
-            let list = connected.client.dead_letters().await?;
-            print_or_json(&list, output, tables::dead_letters)
-        }
-        DeadLettersCommand::Show { id, output } => show(connected, &id, output).await,
-        DeadLettersCommand::Replay(request) => replay(connected, request).await,
-    }
-}
-
-async fn show(connected: &Connected, id: &str, output: Output) -> Result<ExitCode, CliError> {
-    let job = connected.client.job(id).await?;
-    let journal = connected.client.journal(id).await?;
-    if output.json {
-        print_json(&json!({ "job": job, "journal": journal }))?;
-    } else {
-        print(&tables::story(&job, &journal))?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-async fn replay(connected: &Connected, request: Replay) -> Result<ExitCode, CliError> {
-    let Replay { id, input, from, tokens, detach, output } = request;
-    let input = input.map(|given| json_argument("--input", &given)).transpose()?;
-    let budget = tokens.map(|tokens| Budget { tokens: Some(tokens), ..Budget::default() });
-    let edit = EditRequest { input, budget, ..EditRequest::default() };
-    if connected.client.job(&id).await?.imported_at.is_some() {
-        let what =
-            format!("it was imported, and no worker drives it; go through it with: longhaul jobs step {id} --from N");
-        return Err(CliError::Argument { argument: "ID", what });
-    }
-    let taken_in = connected.client.replay(&id, &ReplayRequest { from, edit }).await?;
-    if detach {
-        say(&format!("job {id} is open again"));
-        return Ok(ExitCode::SUCCESS);
-    }
-    // What came before the replay has been seen.
-    let after = taken_in.seq.map_or(0, |seq| seq.saturating_sub(1));
-    watch(connected, &id, after, output).await
-}
-
-fn print_or_json<T: Serialize>(value: &T, output: Output, table: fn(&T) -> String) -> Result<ExitCode, CliError> {
-    if output.json {
-        print_json(value)?;
-    } else {
-        print(&table(value))?;
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn print_json(value: &impl Serialize) -> Result<(), CliError> {

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::client::Client;
 use super::commands::json_argument;
+use super::deployment::Tokens;
 use super::{CliError, FaultArguments, Place};
 use crate::rehearsal::Rehearsal;
 use crate::stack::{Addresses, FolderError, Issuer, ModelChoice, Stack, StackError, StackOptions, running};
@@ -26,6 +27,8 @@ pub(super) struct Connected {
     pub(super) client: Client,
     pub(super) addresses: Addresses,
     own: Option<Stack>,
+    /// What a command needs besides to find the deployment again.
+    named: String,
 }
 
 impl Connected {
@@ -43,7 +46,7 @@ impl Connected {
 
     /// What to type to look at a job later.
     pub(super) fn hint(&self, job: &JobView) -> String {
-        format!("longhaul watch {}", job.id)
+        format!("longhaul watch {}{}", job.id, self.named)
     }
 }
 
@@ -85,14 +88,33 @@ impl Place {
         })
     }
 
-    /// Connects to the stack of the data folder, starting one if none runs.
+    /// Connects to a deployment that was named. The stack of the data folder is known by its address, too.
+    async fn connect_to(&self, url: String) -> Result<Connected, CliError> {
+        let named = format!(" --url {url}");
+        let data = self.folder().ok();
+        let local = data.as_deref().and_then(running).filter(|addresses| addresses.api == url);
+        if let (Some(addresses), Some(data), false) = (local, data, self.target.has_token()) {
+            let token = Issuer::open(&data)?.mint(self.tenant.as_str(), "developer", TOKEN_LIFETIME)?;
+            let client = Client::new(&addresses.api, Tokens::Given(token));
+            return Ok(Connected { client, addresses, own: None, named });
+        }
+        let tokens = self.target.tokens(&url)?;
+        let addresses = self.target.addresses(&url)?;
+        Ok(Connected { client: Client::new(&url, tokens), addresses, own: None, named })
+    }
+
+    /// Connects to the deployment that was named, or to the stack of the data folder, starting one if none runs.
     pub(super) async fn connect(&self) -> Result<Connected, CliError> {
+        if let Some(url) = self.target.named()? {
+            return self.connect_to(url).await;
+        }
         let data = self.folder()?;
         let give_up_at = Instant::now() + TAKEN_WAIT;
         let stack = loop {
             if let Some(addresses) = running(&data) {
                 let token = Issuer::open(&data)?.mint(self.tenant.as_str(), "developer", TOKEN_LIFETIME)?;
-                return Ok(Connected { client: Client::new(&addresses.api, &token), addresses, own: None });
+                let client = Client::new(&addresses.api, Tokens::Given(token));
+                return Ok(Connected { client, addresses, own: None, named: String::new() });
             }
             match Stack::start(self.options()?).await {
                 Ok(stack) => break stack,
@@ -105,7 +127,8 @@ impl Place {
         };
         let token = stack.issuer().mint(self.tenant.as_str(), "developer", TOKEN_LIFETIME)?;
         let addresses = stack.addresses().clone();
-        Ok(Connected { client: Client::new(&addresses.api, &token), addresses, own: Some(stack) })
+        let client = Client::new(&addresses.api, Tokens::Given(token));
+        Ok(Connected { client, addresses, own: Some(stack), named: String::new() })
     }
 }
 
@@ -113,8 +136,13 @@ impl FaultArguments {
     /// The fault plan that was given.
     fn plan(&self) -> Result<Option<FaultPlan>, CliError> {
         let Some(given) = &self.faults else { return Ok(None) };
-        let plan: FaultPlan = serde_json::from_value(json_argument("--faults", given)?)?;
-        let wrong = |error: FaultPlanError| CliError::Argument { argument: "--faults", what: error.to_string() };
+        let argument = "--faults";
+        let given = json_argument(argument, given)?;
+        let plan: FaultPlan = serde_path_to_error::deserialize(given).map_err(|error| CliError::Argument {
+            argument,
+            what: format!("is no plan of faults: at {}: {}; docs/running.md has one", error.path(), error.inner()),
+        })?;
+        let wrong = |error: FaultPlanError| CliError::Argument { argument, what: error.to_string() };
         plan.check().map_err(wrong)?;
         Ok(Some(plan))
     }

@@ -18,6 +18,32 @@ pub enum CliError {
     /// No data folder.
     #[error("there is no user data directory on this machine; name a data folder with --data or LONGHAUL_DATA")]
     NoDataFolder,
+    /// No configuration folder.
+    #[error("there is no user configuration directory on this machine; name a folder with LONGHAUL_CONFIG")]
+    NoConfigFolder,
+    /// What `longhaul login` keeps.
+    #[error("the tokens in {path} cannot be read or written")]
+    Credentials {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// There is no token for a deployment.
+    #[error("there is no token for {url}")]
+    NotLoggedIn {
+        /// The deployment.
+        url: String,
+    },
+    /// No token can be had from the identity provider.
+    #[error("no token for {url}: {what}")]
+    Login {
+        /// The deployment.
+        url: String,
+        /// Why not.
+        what: String,
+    },
     /// The stack.
     #[error("the embedded stack does not start")]
     Stack(#[source] Box<StackError>),
@@ -146,6 +172,53 @@ impl CliError {
             if let Some(request_id) = &problem.request_id {
                 say(&format!("  request: {request_id}"));
             }
+        }
+        if let Some(next) = self.next() {
+            say(&format!("  next: {next}"));
+        }
+    }
+
+    /// What a person can do about it, where that is known.
+    fn next(&self) -> Option<String> {
+        match self {
+            Self::NotLoggedIn { url } => {
+                Some(format!("longhaul login --url {url} --client-id ID, or set LONGHAUL_TOKEN"))
+            }
+            Self::Login { url, .. } => Some(format!("longhaul login --url {url} --client-id ID")),
+            Self::Unreachable { .. } => Some(
+                "is it up, and is the address right? `longhaul up` starts a stack; --url names a deployment".to_owned(),
+            ),
+            Self::Strange { .. } => {
+                Some("is the address that of a Longhaul deployment, its stage included?".to_owned())
+            }
+            Self::Refused { problem, .. } => match problem.status {
+                401 => Some(
+                    "the token is not good any more: `longhaul login --url URL`, or another LONGHAUL_TOKEN".to_owned(),
+                ),
+                403 => Some("ask for a token with the scope that is named above".to_owned()),
+                404 => {
+                    Some("`longhaul jobs ls` and `longhaul agents ls` show what there is for this tenant".to_owned())
+                }
+                _ => None,
+            },
+            Self::Live { .. } => Some("the job goes on; `longhaul jobs show ID` tells how it stands".to_owned()),
+            Self::Runtime(_)
+            | Self::NoDataFolder
+            | Self::NoConfigFolder
+            | Self::Credentials { .. }
+            | Self::Stack(_)
+            | Self::Token(_)
+            | Self::Argument { .. }
+            | Self::File { .. }
+            | Self::Function { .. }
+            | Self::Export(_)
+            | Self::Import { .. }
+            | Self::NoAccess
+            | Self::Store(_)
+            | Self::Soak(_)
+            | Self::Bench(_)
+            | Self::Output(_)
+            | Self::Json(_) => None,
         }
     }
 }

@@ -13,6 +13,7 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use super::CliError;
+use super::deployment::Tokens;
 
 /// First and longest wait before connecting again.
 const RECONNECT_FIRST: Duration = Duration::from_millis(200);
@@ -38,7 +39,7 @@ pub(super) enum News {
 /// A job's events, from a position on.
 pub(super) struct Follow {
     url: String,
-    token: String,
+    tokens: Tokens,
     job: JobId,
     last: u64,
     early: BTreeMap<u64, Event>,
@@ -46,8 +47,8 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    pub(super) fn new(url: &str, token: &str, job: JobId, after: u64) -> Self {
-        Self { url: url.to_owned(), token: token.to_owned(), job, last: after, early: BTreeMap::new(), socket: None }
+    pub(super) fn new(url: &str, tokens: Tokens, job: JobId, after: u64) -> Self {
+        Self { url: url.to_owned(), tokens, job, last: after, early: BTreeMap::new(), socket: None }
     }
 
     /// The next event, or what a step says meanwhile.
@@ -107,13 +108,16 @@ impl Follow {
     async fn connect(&mut self) -> Result<&mut Socket, CliError> {
         let mut wait = RECONNECT_FIRST;
         let mut tries = 0_u32;
-        let query = url::form_urlencoded::Serializer::new(String::new()).append_pair("token", &self.token).finish();
         let socket = loop {
+            // Anew at each try: what was refused may have expired.
+            let token = self.tokens.get().await?;
+            let query = url::form_urlencoded::Serializer::new(String::new()).append_pair("token", &token).finish();
             match connect_async(format!("{}?{query}", self.url)).await {
                 Ok((socket, _)) => break socket,
                 Err(source) => {
                     tries = tries.saturating_add(1);
-                    let refused = matches!(&source, SocketError::Http(answer) if answer.status().is_client_error());
+                    let refused = matches!(&source, SocketError::Http(answer) if answer.status().is_client_error())
+                        && self.tokens.other_than(&token).await?.is_none();
                     if refused || tries >= RECONNECTS_MAX {
                         return Err(CliError::Live { url: self.url.clone(), source: Box::new(source) });
                     }

@@ -6,12 +6,18 @@ mod client;
 mod commands;
 mod connect;
 mod cost;
+mod credentials;
+mod deployment;
 mod error;
 mod follow;
 mod functions;
+mod jobs;
+mod login;
 mod output;
 mod progress;
+mod screen;
 mod soak;
+mod story;
 mod tables;
 mod transfer;
 
@@ -19,12 +25,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use longhaul_engine::TenantId;
 
 pub use error::CliError;
 
-/// Long AI-agent jobs on serverless AWS, here on this machine.
+/// Long AI-agent jobs on serverless AWS: a stack on this machine, or any deployment (--url).
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version, about, max_term_width = 100)]
 struct Arguments {
@@ -34,9 +41,11 @@ struct Arguments {
     command: Command,
 }
 
-/// Where the stack keeps its data.
+/// Which stack or deployment.
 #[derive(Debug, Args)]
 struct Place {
+    #[command(flatten)]
+    target: deployment::Target,
     /// The data folder; by default one in your user data directory.
     #[arg(long, global = true, env = "LONGHAUL_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
@@ -119,37 +128,57 @@ enum Command {
         /// Submit under this key: the same key is the same job.
         #[arg(long, value_name = "KEY")]
         idempotency_key: Option<String>,
-        /// Print the job's id and leave it running. Needs a stack that goes on (`longhaul up`).
+        /// Print the job's id and leave it running. Needs a stack that goes on (`longhaul up`) or a deployment.
         #[arg(long)]
         detach: bool,
+        /// A mark of your own, NAME=VALUE; may be given again.
+        #[arg(long = "label", value_name = "NAME=VALUE", value_parser = jobs::label)]
+        labels: Vec<(String, String)>,
+        /// Where to report the job's end.
+        #[arg(long, value_name = "URL")]
+        webhook: Option<String>,
+        #[command(flatten)]
+        budget: jobs::BudgetArguments,
         #[command(flatten)]
         output: Output,
     },
-    /// Watch a job, from its beginning, until it ends.
+    /// Watch a job, from its beginning, until it ends: a live view in a terminal, lines elsewhere.
     Watch {
         /// The job's id.
         id: String,
         /// Show only what came behind this position.
         #[arg(long, default_value_t = 0)]
         after: u64,
+        /// Lines, also in a terminal.
+        #[arg(long)]
+        plain: bool,
         #[command(flatten)]
         output: Output,
     },
     /// Make a new job out of any step of another one, edited or not, and watch it.
-    Fork(Fork),
+    Fork(jobs::Fork),
     /// Jobs: list, show, cancel, signal, replay, export, import, step.
     #[command(subcommand)]
-    Jobs(JobsCommand),
-    /// Jobs that failed for good: list, show, replay.
+    Jobs(jobs::JobsCommand),
+    /// Jobs that failed for good: list, show, replay one or all that match.
     #[command(subcommand)]
-    DeadLetters(DeadLettersCommand),
+    DeadLetters(jobs::DeadLettersCommand),
     /// Agents: list, show, check a definition, save it.
     #[command(subcommand)]
     Agents(agents::AgentsCommand),
     /// What holds for all jobs of the tenant: how long they are kept.
     #[command(subcommand)]
     Tenant(TenantCommand),
-    /// Print a token for the API.
+    /// Log in at a deployment (--url) with its identity provider; the token is kept for later commands.
+    Login(login::LoginArguments),
+    /// Forget the token of a deployment (--url).
+    Logout,
+    /// Print what makes your shell complete this program's commands.
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print a token for the API of the stack on this machine.
     Token {
         /// How long it is good, in hours.
         #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(1..=8_760))]
@@ -157,6 +186,8 @@ enum Command {
         /// The subject: who is named as having done what is done with it.
         #[arg(long, default_value = "developer")]
         subject: String,
+        #[command(flatten)]
+        output: Output,
     },
     /// Reckon what a month of jobs costs on AWS, by service, beside durable functions and Step Functions.
     Cost(cost::CostArguments),
@@ -180,88 +211,6 @@ struct Output {
 }
 
 #[derive(Debug, Subcommand)]
-enum JobsCommand {
-    /// List jobs, the newest first.
-    Ls {
-        /// Only jobs with this status, such as WAITING.
-        #[arg(long)]
-        status: Option<String>,
-        /// Only jobs of this agent.
-        #[arg(long)]
-        agent: Option<String>,
-        /// Only jobs with this label, NAME=VALUE.
-        #[arg(long)]
-        label: Option<String>,
-        /// Only jobs submitted at this time or later, such as 2026-01-31T08:00:00Z.
-        #[arg(long, value_name = "TIME")]
-        since: Option<String>,
-        /// Only jobs submitted before this time.
-        #[arg(long, value_name = "TIME")]
-        until: Option<String>,
-        /// Most jobs that are shown.
-        #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-        limit: u16,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Show a job with its steps.
-    Show {
-        /// The job's id.
-        id: String,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Ask a job to end.
-    Cancel {
-        /// The job's id.
-        id: String,
-        /// Why.
-        #[arg(long)]
-        reason: Option<String>,
-    },
-    /// Send a signal to a job.
-    Signal {
-        /// The job's id.
-        id: String,
-        /// The signal's name, such as approval.
-        name: String,
-        /// What it says, as JSON or @FILE.
-        #[arg(long, value_name = "JSON|@FILE", default_value = "null")]
-        payload: String,
-    },
-    /// Open a failed or cancelled job again and watch it.
-    Replay(Replay),
-    /// Write a job as one JSON file on standard output: its order, its journal, its agent's definition.
-    Export {
-        /// The job's id.
-        id: String,
-    },
-    /// Bring a job in that was exported elsewhere, to look at and step through. No worker drives it by itself.
-    Import {
-        /// The file.
-        file: PathBuf,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Drive an imported job on, step by step, asking the stand-in model. Its tools are real.
-    Step {
-        /// The job's id.
-        id: String,
-        /// Open it again first and forget outcomes from this journal position on.
-        #[arg(long, value_name = "POSITION")]
-        from: Option<u64>,
-        /// A new input, as JSON or @FILE; opens it again as well.
-        #[arg(long, value_name = "JSON|@FILE")]
-        input: Option<String>,
-        /// How many outcomes to go on by.
-        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-        count: u64,
-        #[command(flatten)]
-        output: Output,
-    },
-}
-
-#[derive(Debug, Subcommand)]
 enum TenantCommand {
     /// Show the settings.
     Show {
@@ -278,79 +227,6 @@ enum TenantCommand {
     },
 }
 
-#[derive(Debug, Subcommand)]
-enum DeadLettersCommand {
-    /// List jobs that failed for good, the newest first.
-    Ls {
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Show a dead letter with its whole story.
-    Show {
-        /// The job's id.
-        id: String,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Open it again, edited or not, and watch it.
-    Replay(Replay),
-}
-
-#[derive(Debug, Args)]
-struct Fork {
-    /// The job that the fork is made of.
-    id: String,
-    /// Keep nothing from this journal position on.
-    #[arg(long, value_name = "POSITION", conflicts_with = "step")]
-    from: Option<u64>,
-    /// Keep nothing from this step on, by its key such as 3; without --from and --step, all but failed outcomes is kept.
-    #[arg(long, value_name = "KEY")]
-    step: Option<String>,
-    /// A new input, as JSON or @FILE.
-    #[arg(long, value_name = "JSON|@FILE")]
-    input: Option<String>,
-    /// A new budget of tokens.
-    #[arg(long, value_name = "N")]
-    tokens: Option<u64>,
-    /// Another model.
-    #[arg(long, value_name = "NAME")]
-    model: Option<String>,
-    /// Other instructions, or @FILE.
-    #[arg(long, value_name = "TEXT|@FILE")]
-    instructions: Option<String>,
-    /// Do effects again that were declared to happen once at most.
-    #[arg(long)]
-    repeat_effects: bool,
-    /// Fork under this key: the same key is the same fork.
-    #[arg(long, value_name = "KEY")]
-    idempotency_key: Option<String>,
-    /// Do not watch it.
-    #[arg(long)]
-    detach: bool,
-    #[command(flatten)]
-    output: Output,
-}
-
-#[derive(Debug, Args)]
-struct Replay {
-    /// The job's id.
-    id: String,
-    /// A new input, as JSON or @FILE.
-    #[arg(long, value_name = "JSON|@FILE")]
-    input: Option<String>,
-    /// Forget outcomes from this journal position on; by default only failed ones.
-    #[arg(long, value_name = "SEQ")]
-    from: Option<u64>,
-    /// A new budget of tokens.
-    #[arg(long, value_name = "N")]
-    tokens: Option<u64>,
-    /// Do not watch it.
-    #[arg(long)]
-    detach: bool,
-    #[command(flatten)]
-    output: Output,
-}
-
 /// Runs the program.
 #[must_use]
 pub fn run() -> ExitCode {
@@ -358,6 +234,7 @@ pub fn run() -> ExitCode {
     let done = match arguments.command {
         // A function is this process and nothing else: no second thread, nothing that delays its first poll.
         Command::Function { name } => functions::run(&name),
+        Command::Completion { shell } => completion(shell),
         command => {
             tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliError::Runtime).and_then(
                 |runtime| {
@@ -376,5 +253,23 @@ pub fn run() -> ExitCode {
             error.print();
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Prints what a shell reads to complete this program's commands.
+fn completion(shell: Shell) -> Result<ExitCode, CliError> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "longhaul", &mut text);
+    output::print(String::from_utf8_lossy(&text).trim_end())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_commands_are_well_formed() {
+        Arguments::command().debug_assert();
     }
 }

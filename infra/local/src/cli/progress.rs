@@ -10,10 +10,8 @@ use longhaul_wire::events::EventType;
 use longhaul_wire::socket::DeltaBody;
 use serde_json::Value;
 
-use super::output::say;
+use super::output::{line_of, say};
 
-/// Characters of a message that goes into a line.
-const LINE_TEXT_MAX: usize = 160;
 /// Characters of a step's last words beside the spinner: one line of a narrow terminal.
 const HEARD_CHARS_MAX: usize = 48;
 
@@ -125,7 +123,7 @@ impl Terminal {
 /// An event as a line.
 fn line(event: &Event) -> String {
     let name = text(event, "name");
-    let failure = || short(event.data.get("failure").and_then(|failure| failure.get("message")));
+    let failure = || line_of(event.data.get("failure").and_then(|failure| failure.get("message")));
     match event.kind {
         EventType::AgentJobClaimed => {
             let epoch = event.data.get("epoch").and_then(Value::as_u64).unwrap_or_default();
@@ -154,7 +152,7 @@ fn line(event: &Event) -> String {
             None => format!("… {name} waits"),
         },
         EventType::AgentWaitEnded => format!("✓ {name}: the wait has ended"),
-        EventType::AgentProgress => format!("· {name}: {}", short(event.data.get("value"))),
+        EventType::AgentProgress => format!("· {name}: {}", line_of(event.data.get("value"))),
         EventType::AgentSignalled => format!("→ signal {} from {}", text(event, "signal"), text(event, "by")),
         EventType::AgentCancelRequested => format!("→ {} asks that the job end", text(event, "by")),
         EventType::AgentJobCompleted => "■ completed".to_owned(),
@@ -166,22 +164,7 @@ fn line(event: &Event) -> String {
 }
 
 fn text(event: &Event, field: &str) -> String {
-    short(event.data.get(field))
-}
-
-/// A value as a short text on one line. Control characters of a model's or tool's making stay out of the terminal.
-fn short(value: Option<&Value>) -> String {
-    let text = match value {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => text.clone(),
-        Some(other) => other.to_string(),
-    };
-    let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let mut cut: String = plain.clone().take(LINE_TEXT_MAX).collect();
-    if plain.count() > LINE_TEXT_MAX {
-        cut.push('…');
-    }
-    cut
+    line_of(event.data.get(field))
 }
 
 fn duration(event: &Event) -> String {

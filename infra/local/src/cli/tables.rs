@@ -1,6 +1,8 @@
 //! Jobs and journals as tables for people.
 
 use comfy_table::{ContentArrangement, Table, presets};
+use longhaul_engine::job::Status;
+use longhaul_wire::agents::AgentView;
 use longhaul_wire::jobs::{DeadLetterList, JobList, Usage};
 use longhaul_wire::journal::EntryView;
 use longhaul_wire::{AgentCard, JobView};
@@ -12,32 +14,76 @@ fn table(header: &[&str]) -> Table {
     table
 }
 
+fn tokens(usage: &Usage) -> u64 {
+    usage.input_tokens.saturating_add(usage.output_tokens)
+}
+
+/// What model calls cost by the deployment's table of prices, which may not have all prices.
+pub(super) fn cost_of(usage: &Usage) -> String {
+    cost(tokens(usage), usage.money_micros, usage.unpriced_tokens)
+}
+
+/// The same out of its parts.
+pub(super) fn cost(tokens: u64, money_micros: u64, unpriced_tokens: u64) -> String {
+    match (money_micros, unpriced_tokens) {
+        (0, 0) if tokens == 0 => "-".to_owned(),
+        (0, _) => "unknown".to_owned(),
+        (micros, 0) => dollars(micros),
+        (micros, _) => format!(">={}", dollars(micros)),
+    }
+}
+
+/// Millionths of a dollar: cents, or as many digits as a small amount has.
+fn dollars(micros: u64) -> String {
+    let (whole, rest) = (micros / 1_000_000, micros % 1_000_000);
+    if whole > 0 {
+        return format!("${whole}.{:02}", rest / 10_000);
+    }
+    let digits = format!("{rest:06}");
+    let kept = digits.trim_end_matches('0');
+    format!("$0.{kept:0<2}")
+}
+
+/// A length of time in milliseconds, as people read it.
+pub(super) fn duration(millis: i64) -> String {
+    let millis = millis.max(0);
+    let seconds = millis / 1_000;
+    match seconds {
+        0 => format!("{millis} ms"),
+        1..=59 => format!("{seconds}.{} s", millis % 1_000 / 100),
+        60..=3_599 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3_600..=86_399 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
 /// A list of jobs.
 pub(super) fn jobs(list: &JobList) -> String {
     if list.jobs.is_empty() {
         return "no jobs".to_owned();
     }
-    let mut table = table(&["ID", "AGENT", "STATUS", "SUBMITTED", "STEPS", "TOKENS"]);
+    let mut table = table(&["ID", "AGENT", "STATUS", "SUBMITTED", "STEPS", "TOKENS", "COST", "LABELS"]);
     for job in &list.jobs {
+        // The list counts when a status changes or now and then; the job itself counts as it goes.
+        let counted = |count: u64| match (job.status, count) {
+            (Status::Processing, 0) => "…".to_owned(),
+            (Status::Processing, count) => format!("{count}+"),
+            (_, count) => count.to_string(),
+        };
+        let labels: Vec<String> = job.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let running = job.status == Status::Processing && tokens(&job.usage) == 0;
         table.add_row([
             job.id.to_string(),
             job.agent.clone(),
             job.status.as_str().to_owned(),
             job.submitted_at.clone(),
-            job.steps.to_string(),
-            job.usage.input_tokens.saturating_add(job.usage.output_tokens).to_string(),
+            counted(job.steps),
+            counted(tokens(&job.usage)),
+            if running { "…".to_owned() } else { cost_of(&job.usage) },
+            plain(&Value::String(labels.join(" "))),
         ]);
     }
     table.to_string()
-}
-
-/// What a job has cost, in the price table's currency. What has no known price is said and never counted as nothing.
-pub(super) fn cost(usage: &Usage) -> String {
-    let (whole, micros) = (usage.money_micros / 1_000_000, usage.money_micros % 1_000_000);
-    match usage.unpriced_tokens {
-        0 => format!("cost {whole}.{micros:06}"),
-        unpriced => format!("cost {whole}.{micros:06} and {unpriced} tokens without a known price"),
-    }
 }
 
 /// A list of agents.
@@ -52,6 +98,30 @@ pub(super) fn agents(agents: &[AgentCard]) -> String {
         ]);
     }
     table.to_string()
+}
+
+/// An agent with its definition.
+///
+/// # Errors
+/// When JSON cannot be written, which data of the API always can.
+pub(super) fn agent(view: &AgentView) -> Result<String, serde_json::Error> {
+    let card = &view.card;
+    let signals: Vec<&str> = card.signals.iter().map(|signal| signal.as_str()).collect();
+    let mut lines = vec![format!("agent       {}", card.reference()), format!("does        {}", card.description)];
+    if !signals.is_empty() {
+        lines.push(format!("waits for   {}", signals.join(", ")));
+    }
+    if let (Some(at), Some(by)) = (&view.created_at, &view.created_by) {
+        lines.push(format!("saved       {at} by {by}"));
+    }
+    if let Some(digest) = &view.digest {
+        lines.push(format!("digest      {digest}"));
+    }
+    lines.push(format!("input       {}", serde_json::to_string_pretty(&card.input_schema)?));
+    if let Some(definition) = &view.definition {
+        lines.push(format!("definition  {}", serde_json::to_string_pretty(definition)?));
+    }
+    Ok(super::output::plain(&lines.join("\n")))
 }
 
 /// A list of dead letters.
@@ -77,14 +147,15 @@ pub(super) fn story(job: &JobView, journal: &[EntryView]) -> String {
         format!("agent     {}", job.agent),
         format!("status    {}", job.status.as_str()),
         format!("submitted {} by {}", job.submitted_at, plain(&Value::String(job.submitted_by.clone()))),
-        format!(
-            "used      {} steps, {} + {} tokens, {}",
-            job.steps,
-            job.usage.input_tokens,
-            job.usage.output_tokens,
-            cost(&job.usage)
-        ),
+        format!("used      {} steps, {} + {} tokens", job.steps, job.usage.input_tokens, job.usage.output_tokens),
+        format!("cost      {}", cost_of(&job.usage)),
     ];
+    if let Some(model) = &job.model {
+        lines.push(format!("model     {model}, by a replay"));
+    }
+    if let Some(instructions) = &job.instructions {
+        lines.push(format!("told      {instructions}"));
+    }
     if let Some(input) = &job.input {
         lines.push(format!("input     {input}"));
     }
@@ -97,6 +168,11 @@ pub(super) fn story(job: &JobView, journal: &[EntryView]) -> String {
     if let Some(failure) = &job.failure {
         lines.push(format!("failed    {}: {}", failure.class, failure.message));
         lines.extend(failure.causes.iter().map(|cause| format!("          because: {cause}")));
+        let messages = failure.sent.as_ref().and_then(|sent| sent.get("messages")).and_then(Value::as_array);
+        for message in messages.into_iter().flatten() {
+            let part = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();
+            lines.push(format!("sent      {}: {}", part("role"), part("text")));
+        }
     }
     if let Some(blocked) = &job.blocked {
         lines.push(format!("blocked   recorded {}, attempted {}", blocked.recorded, blocked.attempted));
@@ -152,13 +228,15 @@ mod tests {
     #[test]
     fn a_cost_says_what_it_does_not_know() {
         let rows = [
-            (0, 0, "cost 0.000000"),
-            (1_234, 0, "cost 0.001234"),
-            (12_000_000, 0, "cost 12.000000"),
-            (5, 120, "cost 0.000005 and 120 tokens without a known price"),
+            (0, 0, 0, "-"),
+            (9, 1_234, 0, "$0.001234"),
+            (9, 12_345_678, 0, "$12.34"),
+            (9, 500_000, 0, "$0.50"),
+            (9, 0, 9, "unknown"),
+            (9, 5, 2, ">=$0.000005"),
         ];
-        for (money_micros, unpriced_tokens, expected) in rows {
-            assert_eq!(cost(&Usage { money_micros, unpriced_tokens, ..Usage::default() }), expected);
+        for (tokens, money_micros, unpriced_tokens, expected) in rows {
+            assert_eq!(cost(tokens, money_micros, unpriced_tokens), expected);
         }
     }
 }

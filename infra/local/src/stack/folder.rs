@@ -15,7 +15,7 @@ const ADDRESSES_FILE: &str = "stack.json";
 const ACCESS_FILE: &str = "stack-access.json";
 
 /// Where a stack listens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Addresses {
     /// The process.
     pub pid: u32,
@@ -78,11 +78,7 @@ impl Folder {
     /// See [`FolderError`].
     pub fn take(path: &Path) -> Result<Self, FolderError> {
         let failed = |source| FolderError::Io { path: path.to_owned(), source };
-        let mut folder = std::fs::DirBuilder::new();
-        // Journals hold what people asked and what models answered: they are their owner's alone.
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
-        folder.recursive(true).create(path).map_err(failed)?;
+        make_folder(path).map_err(failed)?;
         let lock =
             File::options().create(true).truncate(false).write(true).open(path.join(LOCK_FILE)).map_err(failed)?;
         match lock.try_lock() {
@@ -138,6 +134,29 @@ impl Folder {
             Ok(()) | Err(_) => Ok(()),
         }
     }
+}
+
+/// Makes a data folder where there is none. Journals hold what people asked and what models answered, so the folder is
+/// its owner's alone; one that was made wider, by another program or an earlier version, is narrowed. A folder that is
+/// shared by design (`/tmp` and its like, with the sticky bit) stays as it is.
+///
+/// # Errors
+/// When it cannot be made, looked into or narrowed.
+pub fn make_folder(path: &Path) -> io::Result<()> {
+    let mut folder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
+    folder.recursive(true).create(path)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        const STICKY: u32 = 0o1000;
+        let mode = std::fs::metadata(path)?.permissions().mode();
+        if mode & STICKY == 0 && mode & 0o077 != 0 {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+        }
+    }
+    Ok(())
 }
 
 /// Where the stack of this folder listens, if one is running.

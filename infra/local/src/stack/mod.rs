@@ -26,7 +26,7 @@ use crate::stores::dynamodb::DynamoDbError;
 use crate::stores::faults::FaultPlan;
 use crate::stores::{self, Credentials, Stores, StoresConfig, StoresError};
 
-pub use folder::{Addresses, Folder, FolderError, access, running};
+pub use folder::{Addresses, Folder, FolderError, access, make_folder, running};
 pub use issuer::{AUDIENCE, ISSUER, Issuer, IssuerError, TENANT_DEFAULT};
 pub use model::ModelChoice;
 

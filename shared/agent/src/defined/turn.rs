@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::Defined;
 use super::conversation::tokens_of_bytes;
 use super::equipment::Opened;
-use crate::model::{Asking, CUT_SHORT, failed, micros, tokens};
+use crate::model::{Asking, CUT_SHORT, failed, micros, sent, tokens};
 
 /// A recorded answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -125,7 +125,7 @@ pub(super) async fn ask(
             tokio::select! {
                 biased;
                 answered = opened.model.complete(request, &mut hear) => {
-                    Answered::of(prices, opened, &agent.definition, answered)
+                    Answered::of(prices, opened, &agent.definition, answered).map_err(|failed| failed.sent(sent(request)))
                 }
                 // The call is dropped, which closes its connection; what it has cost is known by its length alone.
                 () = live.cancelled() => {

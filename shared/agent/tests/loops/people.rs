@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use longhaul::engine::JobId;
+use longhaul::engine::entry::Edit;
 use longhaul::engine::job::Status;
+use longhaul::engine::journal::{Ending, StepState};
 use longhaul::{Ctx, Registry, outside};
+use longhaul_llm::{ModelError, ModelErrorKind};
 use longhaul_sim::Moment;
 use longhaul_sim::Sim;
 use longhaul_sim::workshop::{Workshop, killed};
@@ -428,4 +431,41 @@ async fn f06_a_word_for_a_later_step() {
         })
         .await;
     assert_eq!(hall.count("pay"), 2, "the second had its word already");
+}
+
+/// What a failed call had sent stands with its step, for the person who mends it; other words and another model of theirs
+/// hold from the replay on, and what was answered before is kept.
+#[tokio::test(start_paused = true)]
+async fn a_person_mends_the_instructions_and_the_model() {
+    let script = Script::new(|number, request| match number {
+        0 => calls(&[("look", json!({"at": "it"}))]),
+        1 => Err(ModelError::new(ModelErrorKind::Refused, "it is not allowed to say so")),
+        _ => says(&format!("{} to {}", request.messages[0].text(), request.model)),
+    });
+    let hall = Hall::new(echo);
+    let workshop = workshop(&definition(&["look"], json!({})), &script, &hall);
+    workshop
+        .run(1, async {
+            let job = workshop.submit(workshop.order("agent", json!({"task": "the task"}))).await;
+            workshop.ended(&job).await;
+            let journal = workshop.journal(&job);
+            let failed = journal.steps().find_map(|record| match &record.state {
+                StepState::Failed { failure } => failure.sent.as_deref().cloned(),
+                _ => None,
+            });
+            let sent = failed.expect("what was sent is kept");
+            assert_eq!(sent["messages"][0], json!({"role": "system", "text": "Do it."}));
+            assert_eq!(sent["messages"][2]["tool_calls"][0]["name"], "look");
+            assert_eq!(sent["tools"], json!(["look", "read_more"]));
+            let Some(Ending::Failed { failure }) = journal.ending() else { panic!("{}", workshop.story(&job)) };
+            assert_eq!(failure.sent, None, "the job's end, its dead letter and its parent are told without it");
+            let (instructions, model) = (Some("Do it well.".to_owned()), Some("another".to_owned()));
+            let edit = Edit { instructions, model, ..Edit::default() };
+            let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+            outside::replay(&store, &job, "r1".parse().unwrap(), "ada".into(), None, edit, now).await.unwrap();
+            workshop.until(&job, |found| found.progress.state.status() == Status::Completed).await;
+            assert_eq!(result(&workshop, &job), json!("Do it well. to another"));
+            assert_eq!((script.calls(), hall.counts()["look"]), (3, 1), "what had been answered is not asked again");
+        })
+        .await;
 }

@@ -83,6 +83,7 @@ fn failure() -> Failure {
         causes: vec!["policy".to_owned()],
         step: Some(StepKey::at("", 2)),
         partial: None,
+        sent: None,
     }
 }
 

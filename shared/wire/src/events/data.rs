@@ -131,7 +131,7 @@ impl Data {
     }
 
     fn failure(self, failure: &Failure) -> Self {
-        let Failure { class, message, causes, step, partial } = failure;
+        let Failure { class, message, causes, step, partial, sent: _ } = failure;
         let kept: Vec<String> = causes.iter().take(limits::EVENT_CAUSES_MAX).map(|cause| short(cause)).collect();
         let (message, cut) = json_prefix(message, limits::EVENT_VALUE_BYTES_MAX / 2);
         let cut = cut || kept.iter().ne(causes.iter());

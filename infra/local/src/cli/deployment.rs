@@ -1,0 +1,201 @@
+//! A deployment somewhere else: its address, and the token that it is asked with.
+
+use std::sync::Arc;
+
+use clap::Args;
+use serde::Deserialize;
+use tokio::sync::Mutex;
+
+use super::CliError;
+use super::credentials::{Credentials, Kept};
+use super::login;
+use crate::stack::Addresses;
+
+/// Seconds before its expiry at which a token is renewed: a request with it must arrive while it is good.
+const RENEW_BEFORE_SECONDS: u64 = 60;
+
+/// Which deployment.
+#[derive(Debug, Args, Clone)]
+pub(super) struct Target {
+    /// The deployment to work with, such as https://longhaul.example.com; by default the stack on this machine.
+    #[arg(long, global = true, env = "LONGHAUL_URL", value_name = "URL")]
+    pub(super) url: Option<String>,
+    /// Its WebSocket, where the deployment does not say it itself.
+    #[arg(long, global = true, env = "LONGHAUL_WEBSOCKET", value_name = "URL")]
+    websocket: Option<String>,
+    /// The token for it; without one that of `longhaul login`. Given by LONGHAUL_TOKEN, since what is typed is kept by
+    /// shells and shown by `ps`.
+    #[arg(long, global = true, env = "LONGHAUL_TOKEN", value_name = "TOKEN", hide = true, hide_env_values = true)]
+    token: Option<String>,
+}
+
+/// What a deployment tells everybody about itself.
+#[derive(Debug, Deserialize)]
+pub(super) struct Settings {
+    #[serde(default)]
+    pub(super) websocket: Option<String>,
+    #[serde(default)]
+    pub(super) issuer: Option<String>,
+    #[serde(default)]
+    pub(super) audience: Option<String>,
+}
+
+/// An address without a slash at its end. Tokens go to it, so it is encrypted, or on this machine.
+///
+/// # Errors
+/// [`CliError::Argument`].
+pub(super) fn address(argument: &'static str, text: &str) -> Result<String, CliError> {
+    let wrong = |what: String| CliError::Argument { argument, what };
+    let url = url::Url::parse(text).map_err(|error| wrong(format!("{text:?} is no address: {error}")))?;
+    let loopback = match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    match url.scheme() {
+        "https" | "wss" => Ok(text.trim_end_matches('/').to_owned()),
+        "http" | "ws" if loopback => Ok(text.trim_end_matches('/').to_owned()),
+        "http" | "ws" => Err(wrong(format!("{text} would send your token in the clear; use its https:// address"))),
+        other => Err(wrong(format!("{other}:// is no way to a deployment; give its https:// address"))),
+    }
+}
+
+impl Target {
+    /// The deployment that was named; none for the stack on this machine.
+    ///
+    /// # Errors
+    /// [`CliError::Argument`].
+    pub(super) fn named(&self) -> Result<Option<String>, CliError> {
+        self.url.as_deref().filter(|url| !url.is_empty()).map(|url| address("--url", url)).transpose()
+    }
+
+    /// Where it listens, as far as that was said. A deployment names its WebSocket itself to who asks: see [`websocket`].
+    ///
+    /// # Errors
+    /// [`CliError::Argument`].
+    pub(super) fn addresses(&self, api: &str) -> Result<Addresses, CliError> {
+        let given = self.websocket.as_deref().filter(|given| !given.is_empty());
+        let websocket = given.map(|given| address("--websocket", given)).transpose()?.unwrap_or_default();
+        Ok(Addresses { api: api.to_owned(), websocket, ..Addresses::default() })
+    }
+
+    /// Its tokens: the one that was given, or what `longhaul login` has kept.
+    ///
+    /// # Errors
+    /// [`CliError::NotLoggedIn`].
+    pub(super) fn tokens(&self, api: &str) -> Result<Tokens, CliError> {
+        if let Some(token) = self.token.as_deref().filter(|token| !token.is_empty()) {
+            return Ok(Tokens::Given(token.to_owned()));
+        }
+        let kept = Credentials::open()?.get(api)?;
+        let kept = kept.ok_or_else(|| CliError::NotLoggedIn { url: api.to_owned() })?;
+        Ok(Tokens::Kept(Arc::new(Mutex::new((api.to_owned(), kept)))))
+    }
+
+    /// Whether a token was given for it.
+    pub(super) fn has_token(&self) -> bool {
+        self.token.as_deref().is_some_and(|token| !token.is_empty())
+    }
+}
+
+/// The WebSocket of a deployment.
+///
+/// # Errors
+/// [`CliError::Unreachable`] and its kin, and [`CliError::Argument`] when it does not name one.
+pub(super) async fn websocket(addresses: &Addresses) -> Result<String, CliError> {
+    if !addresses.websocket.is_empty() {
+        return Ok(addresses.websocket.clone());
+    }
+    let none = || CliError::Argument {
+        argument: "--websocket",
+        what: format!("{} does not say where its WebSocket is; name it", addresses.api),
+    };
+    let said = settings(&addresses.api).await?.websocket.ok_or_else(none)?;
+    address("--websocket", &said)
+}
+
+/// What a deployment tells everybody about itself.
+///
+/// # Errors
+/// [`CliError::Unreachable`], [`CliError::Strange`].
+pub(super) async fn settings(api: &str) -> Result<Settings, CliError> {
+    let url = format!("{api}/console/settings.json");
+    let unreachable = |source| CliError::Unreachable { method: "GET", url: url.clone(), source };
+    let answer = reqwest::Client::new().get(&url).timeout(login::TIMEOUT).send().await.map_err(unreachable)?;
+    let status = answer.status().as_u16();
+    answer.json().await.map_err(|_| CliError::Strange { method: "GET", url, status })
+}
+
+/// Where a command's tokens come from.
+#[derive(Debug, Clone)]
+pub(super) enum Tokens {
+    /// One that was given or made, for as long as it is good.
+    Given(String),
+    /// Those of `longhaul login`, renewed in time.
+    Kept(Arc<Mutex<(String, Kept)>>),
+}
+
+impl Tokens {
+    /// A token that is good for a while.
+    ///
+    /// # Errors
+    /// [`CliError::Login`] when it cannot be renewed.
+    pub(super) async fn get(&self) -> Result<String, CliError> {
+        match self {
+            Self::Given(token) => Ok(token.clone()),
+            Self::Kept(kept) => {
+                let mut kept = kept.lock().await;
+                if kept.1.expires_within(RENEW_BEFORE_SECONDS) {
+                    renew(&mut kept).await?;
+                }
+                Ok(kept.1.access_token.clone())
+            }
+        }
+    }
+
+    /// Another token than `refused`; none when there is no other.
+    ///
+    /// # Errors
+    /// [`CliError::Login`].
+    pub(super) async fn other_than(&self, refused: &str) -> Result<Option<String>, CliError> {
+        match self {
+            Self::Given(_) => Ok(None),
+            Self::Kept(kept) => {
+                let mut kept = kept.lock().await;
+                if kept.1.access_token == refused {
+                    renew(&mut kept).await?;
+                }
+                Ok(Some(kept.1.access_token.clone()).filter(|token| token != refused))
+            }
+        }
+    }
+}
+
+async fn renew((url, kept): &mut (String, Kept)) -> Result<(), CliError> {
+    *kept = login::renewed(url, kept).await?;
+    Credentials::open()?.put(url, Some(kept.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+
+    #[test]
+    fn tokens_go_nowhere_in_the_clear() {
+        for (text, wanted) in [
+            ("https://x.example/stage/", Some("https://x.example/stage")),
+            ("http://127.0.0.1:4780", Some("http://127.0.0.1:4780")),
+            ("http://localhost:4780/", Some("http://localhost:4780")),
+            ("http://[::1]:1", Some("http://[::1]:1")),
+            ("http://x.example", None),
+            ("http://127.0.0.1.x.example", None),
+            ("ftp://x.example", None),
+            ("x.example", None),
+            ("", None),
+        ] {
+            assert_eq!(address("--url", text).ok().as_deref(), wanted, "{text}");
+        }
+    }
+}
