@@ -89,7 +89,6 @@ impl Resolve for Guard {
 
 /// A client that resolves names by this resolver, follows no redirect by itself and asks no proxy of the environment,
 /// which would resolve names by itself.
-#[must_use]
 pub fn client(resolver: impl Resolve + 'static) -> ClientBuilder {
     reqwest::Client::builder()
         .dns_resolver(Arc::new(resolver))

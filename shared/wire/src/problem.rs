@@ -304,13 +304,8 @@ impl Problem {
             Self::InvalidJson { line, column, detail } => {
                 format!("The body cannot be read at line {line}, column {column}: {detail}.")
             }
-            Self::InvalidField { field, detail } => {
-                if field.is_empty() {
-                    format!("The body: {detail}.")
-                } else {
-                    format!("`{field}`: {detail}.")
-                }
-            }
+            Self::InvalidField { field, detail } if field.is_empty() => format!("The body: {detail}."),
+            Self::InvalidField { field, detail } => format!("`{field}`: {detail}."),
             Self::InvalidParameter { name, detail } => format!("`{name}`: {detail}."),
             Self::InvalidInput { agent, violations } => input_detail(agent, violations),
             Self::InvalidDefinition { faults } => definition_detail(faults),
@@ -333,11 +328,7 @@ impl Problem {
             Self::JobFull => {
                 "The job's journal has no room for further requests from outside. Submit another job.".into()
             }
-            Self::RepeatsEffects { effects } => format!(
-                "The job may have done these effects, each declared to happen once at most: {}. Fork from behind them, or \
-                 set `repeat_effects`.",
-                shortened(&effects.join(", "), limits::REASON_LENGTH_MAX)
-            ),
+            Self::RepeatsEffects { effects } => effects_detail(effects),
             Self::NotReplayable { status } => format!(
                 "{} Only a job that FAILED or was CANCELLED can be replayed.",
                 stands(*status, "The job is not in a state to be replayed.")
@@ -492,6 +483,14 @@ pub struct ProblemBody {
     #[serde(flatten)]
     #[schema(value_type = std::collections::BTreeMap<String, Value>, additional_properties)]
     pub extras: Map<String, Value>,
+}
+
+fn effects_detail(effects: &[String]) -> String {
+    format!(
+        "The job may have done these effects, each declared to happen once at most: {}. Fork from behind them, or set \
+         `repeat_effects`.",
+        shortened(&effects.join(", "), limits::REASON_LENGTH_MAX)
+    )
 }
 
 /// What is said of an input that an agent does not take.

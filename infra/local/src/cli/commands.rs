@@ -273,7 +273,7 @@ pub(super) async fn watch(
     while !over {
         let news = {
             // The same look over many ticks: it may be in the middle of connecting.
-            let mut next = std::pin::pin!(follow.next());
+            let mut next = Box::pin(follow.next());
             loop {
                 let left = tokio::select! {
                     news = &mut next => break Some(news?),

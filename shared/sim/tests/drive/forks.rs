@@ -1,5 +1,4 @@
 //! Forks: what they keep, what they do themselves, and that a crash at any call makes no difference.
-#![allow(clippy::large_futures, reason = "the scenario of a test stands on nobody's stack for long")]
 #![allow(clippy::large_futures, clippy::too_many_lines, reason = "a scenario is read in one piece, and runs once")]
 
 use std::cell::Cell;
