@@ -87,7 +87,8 @@ impl WebSocket {
                 news.first.clone()
             }
         });
-        orders.buffer_unordered(ORDERS_AT_ONCE).filter_map(async |again| again).collect().await
+        let again: Vec<_> = orders.buffer_unordered(ORDERS_AT_ONCE).collect().await;
+        again.into_iter().flatten().collect()
     }
 
     async fn order_of(&self, news: &News, time: Time) -> Result<(), StoreError> {
@@ -125,10 +126,11 @@ impl WebSocket {
             tracing::warn!(error = %chain(&failed), "a delivery was not looked after; its message comes again");
             Some(message.message_id.clone().unwrap_or_default())
         });
-        let failed: Vec<String> = handled.buffered(DELIVERIES_AT_ONCE).filter_map(async |id| id).collect().await;
+        let failed: Vec<Option<String>> = handled.buffered(DELIVERIES_AT_ONCE).collect().await;
         let mut answer = SqsBatchResponse::default();
         answer.batch_item_failures = failed
             .into_iter()
+            .flatten()
             .map(|id| {
                 let mut failure = BatchItemFailure::default();
                 failure.item_identifier = id;
