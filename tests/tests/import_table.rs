@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rooms of tests alone. They import everything.
-const TESTS: &[&str] = &["longhaul-tests", "longhaul-model", "longhaul-simulation"];
+const TESTS: &[&str] = &["longhaul-tests", "longhaul-model", "longhaul-scale", "longhaul-simulation"];
 
 /// A room and the rooms that it may import.
 const ALLOWED: &[(&str, &[&str])] = &[

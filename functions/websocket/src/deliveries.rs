@@ -84,7 +84,8 @@ impl WebSocket {
             Err(error) => {
                 let (tenant, job) = (&news.job.tenant, news.job.job);
                 tracing::error!(%tenant, %job, error = %chain(&error), "deliveries were not ordered");
-                news.first.clone()
+                // What cannot be read is not read better the next time, and would hold up everybody behind it.
+                news.first.clone().filter(|_| matches!(error, StoreError::Unavailable { .. }))
             }
         });
         let again: Vec<_> = orders.buffer_unordered(ORDERS_AT_ONCE).collect().await;
@@ -156,6 +157,10 @@ impl WebSocket {
         let Some(StoredDelivery { delivery, seen }) = self.store.delivery(&job, seq).await? else { return Ok(()) };
         match delivery.step(time.now()) {
             Step::Nothing => Ok(()),
+            Step::GiveUp => {
+                tracing::warn!(tenant = %job.tenant, job = %job.job, seq = seq.0, "a delivery was begun as often as it may be");
+                self.store.write_delivery(&job, &delivery.given_up(time.now()), seen).await.map(|_| ())
+            }
             Step::Wait { due } => self.store.send_delivery(&job, seq, time.now().until(due)).await,
             // Too little of this invocation is left: another one has the whole of its time.
             Step::Try if time.left() < WRITE_RESERVE + TRY_TIME_MIN => {
@@ -186,7 +191,7 @@ impl WebSocket {
         let tried = self.webhooks.send(&job.tenant, &address, &id, &event, at, limit).await;
         let took_ms = u64::try_from(time.now().since(at).as_millis()).unwrap_or(u64::MAX);
         let made = Try { at, took_ms, outcome: tried.outcome };
-        tracing::info!(tenant = %job.tenant, job = %job.job, delivery = id, outcome = ?made.outcome, took_ms, "a delivery was tried");
+        tracing::info!(tenant = %job.tenant, job = %job.job, delivery = id, outcome = made.outcome.kind(), took_ms, "a delivery was tried");
         self.settle(job, begun, made, tried.retry_after, time).await
     }
 
@@ -216,7 +221,7 @@ impl WebSocket {
         if self.store.write_delivery(job, &after, begun.seen).await?.is_some() {
             return match after.step(time.now()) {
                 Step::Wait { due } => self.store.send_delivery(job, seq, time.now().until(due)).await,
-                Step::Try => self.store.send_delivery(job, seq, Duration::ZERO).await,
+                Step::Try | Step::GiveUp => self.store.send_delivery(job, seq, Duration::ZERO).await,
                 Step::Nothing => Ok(()),
             };
         }

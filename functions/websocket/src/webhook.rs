@@ -119,6 +119,9 @@ impl Webhooks {
             let signer = Webhook::new(secret.reveal()).map_err(|_| SignError::Secret)?;
             signatures.push(signer.sign(id, seconds, &body).map_err(|_| SignError::Secret)?);
         }
+        if signatures.is_empty() {
+            return Err(SignError::Secret);
+        }
         let value = |text: &str| HeaderValue::from_str(text).map_err(|_| SignError::Secret);
         let headers = HeaderMap::from_iter([
             (CONTENT_TYPE, HeaderValue::from_static(CLOUD_EVENT)),

@@ -278,11 +278,11 @@ fn read_use(item: &Item, now: Timestamp) -> Result<Use, StoreError> {
     let reader = Reader::unversioned(item, "a tenant's use");
     let amount = |name: &str| if reader.has(name) { reader.number(name) } else { Ok(0) };
     let holds = Duration::from_millis(limits::TENANT_COUNT_HOLDS_MS);
-    let counted = match reader.optional_time("counted_at")? {
-        Some(at) if now.since(at) <= holds => amount("counted")?,
-        Some(_) | None => 0,
+    // What was opened and ended since a count is believed as long as the count: a sweeper that does not come refuses nobody.
+    let open = match reader.optional_time("counted_at")? {
+        Some(at) if now.since(at) > holds => 0,
+        Some(_) | None => amount("counted")?.saturating_add(amount("opened")?).saturating_sub(amount("ended")?),
     };
-    let open = counted.saturating_add(amount("opened")?).saturating_sub(amount("ended")?);
     Ok(Use { rate_at_micros: amount("rate_at")?, open })
 }
 
@@ -329,7 +329,7 @@ mod tests {
         let later = |ms| now.plus(Duration::from_millis(ms));
         assert_eq!(read_use(&item, now).unwrap(), Use { rate_at_micros: 5, open: 44 });
         assert_eq!(read_use(&item, later(limits::TENANT_COUNT_HOLDS_MS)).unwrap().open, 44);
-        assert_eq!(read_use(&item, later(limits::TENANT_COUNT_HOLDS_MS + 1)).unwrap().open, 4);
+        assert_eq!(read_use(&item, later(limits::TENANT_COUNT_HOLDS_MS + 1)).unwrap().open, 0);
         assert_eq!(read_use(&Item::new(), now).unwrap(), Use::default());
     }
 }

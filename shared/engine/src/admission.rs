@@ -45,7 +45,9 @@ impl TenantLimits {
     #[must_use]
     pub const fn interval_micros(&self) -> u64 {
         let rate = if self.submissions_per_second == 0 { 1 } else { self.submissions_per_second };
-        1_000_000 / rate as u64
+        let micros = 1_000_000 / rate as u64;
+        // A rate above a million a second is as good as none.
+        if micros == 0 { 1 } else { micros }
     }
 
     const fn burst_micros(&self) -> u64 {

@@ -107,6 +107,20 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// What it is in two words, without anything that the receiver said.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Answered { status: 200..=299, .. } => "taken",
+            Self::Answered { .. } => "answered otherwise",
+            Self::NoAnswer { .. } => "no answer",
+            Self::Refused { .. } => "address refused",
+            Self::NotSent { .. } => "not sent",
+        }
+    }
+}
+
 impl Delivery {
     /// An event that is to be delivered at once.
     #[must_use]
@@ -124,10 +138,19 @@ impl Delivery {
     #[must_use]
     pub const fn step(&self, now: Timestamp) -> Step {
         match self.state {
-            DeliveryState::Pending { due } if due.as_millis() <= now.as_millis() => Step::Try,
+            // Tries that were begun and never settled count as well: what kills whoever tries it must not do so for ever.
+            DeliveryState::Pending { due } if due.as_millis() <= now.as_millis() => {
+                if self.tries as usize > limits::DELIVERY_WAITS_SECONDS.len() { Step::GiveUp } else { Step::Try }
+            }
             DeliveryState::Pending { due } => Step::Wait { due },
             DeliveryState::Delivered { .. } | DeliveryState::Failed { .. } => Step::Nothing,
         }
+    }
+
+    /// The delivery when its tries are used up and none of the last was settled.
+    #[must_use]
+    pub fn given_up(self, now: Timestamp) -> Self {
+        Self { state: DeliveryState::Failed { at: now, why: WhyFailed::TriesUsed }, ..self }
     }
 
     /// The delivery as it is stored before a try, so that nobody else tries at the same time. Should the process die in
@@ -194,6 +217,8 @@ impl Delivery {
 pub enum Step {
     /// Try it.
     Try,
+    /// All its tries were begun: it has failed.
+    GiveUp,
     /// Come back.
     Wait {
         /// Not before this time.
@@ -254,6 +279,16 @@ mod tests {
         let last = u32::try_from(waits.len()).unwrap() + 1;
         let given_up = DeliveryState::Failed { at: NOW, why: WhyFailed::TriesUsed };
         assert_eq!(after(last, answered(500), Some(1)), given_up);
+    }
+
+    #[test]
+    fn tries_that_nobody_settled_end_as_well() {
+        let most = u32::try_from(limits::DELIVERY_WAITS_SECONDS.len()).unwrap();
+        let begun = |tries| Delivery { tries, ..Delivery::ordered(Seq(2), "e".to_owned(), NOW) };
+        assert_eq!((begun(most).step(NOW), begun(most + 1).step(NOW)), (Step::Try, Step::GiveUp));
+        let given_up = begun(most + 1).given_up(NOW);
+        assert_eq!(given_up.state, DeliveryState::Failed { at: NOW, why: WhyFailed::TriesUsed });
+        assert_eq!(given_up.step(NOW), Step::Nothing);
     }
 
     #[test]

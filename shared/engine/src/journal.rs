@@ -36,7 +36,7 @@ pub struct Journal {
     /// What each child has used as far as it is in the totals, by the signal of its end.
     counted: BTreeMap<SignalName, Totals>,
     replays: u32,
-    forked: bool,
+    forked: Option<Seq>,
 }
 
 impl Default for Journal {
@@ -55,7 +55,7 @@ impl Default for Journal {
             totals: Totals::default(),
             counted: BTreeMap::new(),
             replays: 0,
-            forked: false,
+            forked: None,
         }
     }
 }
@@ -145,7 +145,7 @@ impl Journal {
             Entry::Failed { failure } => self.ended = Some((at, Ending::Failed { failure })),
             Entry::Cancelled { by, reason } => self.ended = Some((at, Ending::Cancelled { by, reason })),
             Entry::Replayed { key, by: _, from, edit } => self.replayed(key, from, edit),
-            Entry::Forked { .. } => self.forked = true,
+            Entry::Forked { .. } => self.forked = Some(at),
         }
         Ok(())
     }
@@ -288,6 +288,12 @@ impl Journal {
     /// Whether all that a fork keeps of another job stands in it.
     #[must_use]
     pub const fn forked(&self) -> bool {
+        self.forked.is_some()
+    }
+
+    /// The position behind which stands what a fork has done itself; none where nothing was kept of another job.
+    #[must_use]
+    pub const fn kept_until(&self) -> Option<Seq> {
         self.forked
     }
 

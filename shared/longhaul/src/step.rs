@@ -221,7 +221,12 @@ where
     let mut settling = None;
     if id.kind == StepKind::EffectOnce {
         let entry = Entry::StepStarted { id: id.clone() };
-        shared.append(false, Box::new(move |_| Some(entry.clone()))).await;
+        // A cancel that was read meanwhile comes first: behind it nothing irreversible begins.
+        let open = Rc::clone(shared);
+        shared.append(false, Box::new(move |_| (!open.is_closing()).then(|| entry.clone()))).await;
+        if shared.is_closing() {
+            std::future::pending::<()>().await;
+        }
         // It acts from here on, and whether it has must be known.
         settling = Some(shared.settling());
     }

@@ -75,6 +75,8 @@ fn kind(name: &str) -> Option<&'static str> {
     match name {
         // The issuer's own key: the stack is its own provider of identities.
         "signing-key.p8" => None,
+        // How the stack's stores are reached, for its owner's own commands: readable by nobody else, which is looked at below.
+        "stack-access.json" => None,
         // What `longhaul up` prints is for the person at the terminal, with a token for them.
         "up.log" => Some("terminal"),
         _ if name.starts_with("logs/") => Some("log"),

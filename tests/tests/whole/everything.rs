@@ -157,9 +157,14 @@ impl Everything {
         let done = self.stack.ended(&job);
         assert_eq!(done["job"]["status"], "COMPLETED", "{}", done["job"]);
         wait_for("the report", || !self.outside.asked.lock().unwrap().webhooks.is_empty());
-        for path in ["", "/events", "/journal"] {
+        for path in ["", "/events", "/journal", "/deliveries"] {
             self.call("GET", &format!("/v1/jobs/{job}{path}"), None);
         }
+        let delivered = self.call("GET", &format!("/v1/jobs/{job}/deliveries"), None);
+        let delivery = delivered["deliveries"][0]["id"].as_str().unwrap();
+        // An event's id holds the job's, with a stroke between.
+        let delivery = delivery.replace('/', "%2F");
+        self.call("POST", &format!("/v1/jobs/{job}/deliveries/{delivery}/resend"), Some(&json!({})));
         std::fs::write(self.stack.data().join("large-job"), job).unwrap();
     }
 

@@ -16,7 +16,7 @@ const EMBEDDED: [&str; 4] = ["dynamodb", "sqs", "s3", "execute-api"];
 const FUNCTIONS: [&str; 4] = ["api", "worker", "websocket", "sweeper"];
 
 /// A right as the list has it: function, action, resource, and the keys that it is bound to.
-type Allowed = BTreeMap<(String, String, String), Option<String>>;
+type Allowed = BTreeMap<(String, String, String), Vec<String>>;
 
 /// The resource of a policy, as the embedded stack names it.
 fn embedded(resource: &str) -> String {
@@ -54,7 +54,8 @@ fn allowed() -> (Allowed, Vec<String>) {
             );
             for resource in right["resources"].as_array().unwrap() {
                 let place = (function.to_owned(), action.to_owned(), embedded(resource.as_str().unwrap()));
-                allowed.insert(place, keys[0].as_str().map(str::to_owned));
+                let keys = keys.as_array().into_iter().flatten();
+                allowed.insert(place, keys.map(|key| key.as_str().unwrap().to_owned()).collect());
             }
         }
     }
@@ -75,15 +76,20 @@ fn what_each_function_does_is_what_its_role_allows() {
         all.outside.runtime.block_on(async { reqwest::get(url).await.unwrap().json().await.unwrap() });
     let (allowed, elsewhere) = allowed();
     let (mut seen, mut faults) = (BTreeSet::new(), Vec::new());
+    let each = allowed.iter().flat_map(|(place, keys)| keys.iter().map(|key| (place.clone(), key.clone())));
+    let mut unused: BTreeSet<_> = each.collect();
     for right in used {
         let Some(function) = right.by.strip_prefix("longhaul-local-") else { continue };
         let place = (function.to_owned(), right.action.clone(), right.of.clone());
         match allowed.get(&place) {
             None => faults.push(format!("{place:?} was called and is not allowed")),
-            Some(Some(keys)) if right.keys.as_ref() != Some(keys) => {
-                faults.push(format!("{place:?} was called with keys {:?}; only {keys} are allowed", right.keys));
-            }
-            Some(_) => {}
+            Some(keys) if keys.is_empty() => {}
+            Some(keys) => match &right.keys {
+                Some(key) if keys.contains(key) => {
+                    unused.remove(&(place.clone(), key.clone()));
+                }
+                other => faults.push(format!("{place:?} was called with keys {other:?}; only {keys:?} are allowed")),
+            },
         }
         seen.insert(place);
     }
@@ -93,6 +99,8 @@ fn what_each_function_does_is_what_its_role_allows() {
             .filter(|place| !seen.contains(*place))
             .map(|place| format!("{place:?} is allowed and was never called")),
     );
+    faults
+        .extend(unused.iter().map(|(place, key)| format!("{place:?} is allowed with keys {key} and never used them")));
     println!(
         "{} rights were used: {seen:#?}\nnot seen here, since the embedded stack has no such service: {elsewhere:#?}",
         seen.len()

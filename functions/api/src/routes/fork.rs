@@ -5,7 +5,8 @@ use axum::response::Response;
 use http::header::LOCATION;
 use http::{HeaderMap, StatusCode};
 use longhaul::engine::{JobId, Seq, StepKey};
-use longhaul::forking::{self, ForkOrder, Place};
+use longhaul::forking::{self, ForkOrder, Forked, Place};
+use longhaul::store::{JobRef, Store};
 use longhaul_wire::jobs::{ForkView, RepeatedEffect, path_of};
 use longhaul_wire::problem::ProblemBody;
 use longhaul_wire::requests::{ForkRequest, idempotency_key, parse_or_default, traceparent};
@@ -45,6 +46,10 @@ pub(super) async fn fork(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Refused> {
     called.0.require(Scope::Operate)?;
+    let bytes_max = service.store().config().tenant_limits.of(&called.0.tenant).body_bytes;
+    if body.len() > bytes_max {
+        return Err(Refused(Problem::BodyTooLarge { bytes_max }));
+    }
     let request: ForkRequest = parse_or_default(&body)?;
     request.check()?;
     let source = called.job(job);
@@ -67,8 +72,7 @@ pub(super) async fn fork(
         now: now(),
         by: called.0.subject.clone(),
     };
-    let forked = forking::fork(service.store(), &source, asked).await;
-    let forked = forked.map_err(|error| Refused::outside(error, &job.to_string()))?;
+    let forked = admit(&service, &source, asked).await?;
     let repeats = forked.repeats.into_iter().map(|(step, at_most_once)| RepeatedEffect {
         step: step.key.to_string(),
         name: step.name,
@@ -77,6 +81,22 @@ pub(super) async fn fork(
     let view = JobView::of_item(&forked.accepted.job);
     let body = ForkView { job: view, kept: forked.kept, repeats: repeats.collect() };
     Ok(with_header(json(StatusCode::ACCEPTED, &body), LOCATION, &path_of(id)))
+}
+
+/// Makes the fork of a tenant that may have one more job, as a submission does.
+async fn admit(service: &Service, source: &JobRef, asked: ForkOrder) -> Result<Forked, Refused> {
+    let store = service.store();
+    let fork = JobRef { tenant: source.tenant.clone(), job: asked.id };
+    let forking = forking::fork(store, source, asked);
+    let forked = match service.admission().admit(store, &source.tenant, now()).await {
+        Ok(admitted) => futures::join!(forking, admitted.write(store, now())).0,
+        // A request that is sent again finds its fork, however much its tenant uses.
+        Err(problem) => match store.job(&fork).await? {
+            Some(_) => forking.await,
+            None => return Err(Refused(problem)),
+        },
+    };
+    forked.map_err(|error| Refused::outside(error, &source.job.to_string()))
 }
 
 fn place(request: &ForkRequest) -> Result<Place, Problem> {

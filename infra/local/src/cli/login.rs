@@ -246,7 +246,8 @@ impl Provider {
         let http = http.build().map_err(unreachable)?;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
         form.extend_pairs(fields).append_pair("client_id", &asked.client_id);
-        if let Some(secret) = secret() {
+        // It is the secret of one client at one provider, and of no other that somebody has logged in at by code.
+        if let Some(secret) = secret().filter(|_| asked.grant == Grant::ClientCredentials) {
             form.append_pair("client_secret", &secret);
         }
         let call = http.post(&url).header("content-type", "application/x-www-form-urlencoded").body(form.finish());

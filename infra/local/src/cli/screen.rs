@@ -194,7 +194,15 @@ impl Shown {
         let from = until.saturating_sub(height);
         let begin = self.story.first_at.unwrap_or(now);
         let end = if self.job.is_over() { self.story.last_at.unwrap_or(now) } else { now };
-        let columns = area.width.saturating_sub(NAME_COLUMNS).saturating_sub(FIGURES_COLUMNS).saturating_sub(4);
+        // What a step waits for is read before how long its bar is, up to a quarter of the width.
+        let notes = rows.iter().map(|row| row.note.chars().count()).max().unwrap_or_default();
+        let notes = u16::try_from(notes).unwrap_or(u16::MAX).min(area.width / 4);
+        let columns = area
+            .width
+            .saturating_sub(NAME_COLUMNS)
+            .saturating_sub(FIGURES_COLUMNS)
+            .saturating_sub(notes)
+            .saturating_sub(4);
         let scale = Scale { begin, span: end.saturating_sub(begin).max(1), columns: usize::from(columns) };
         let lines: Vec<Line<'_>> =
             rows.get(from..until).unwrap_or_default().iter().map(|row| line(row, &scale, end)).collect();

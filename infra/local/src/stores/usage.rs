@@ -154,7 +154,7 @@ fn of_body(by: String, of: Of, action: &str, body: &[u8]) -> Right {
             None => ("dynamodb", "table".to_owned()),
         },
     };
-    let written = matches!(action, "PutItem" | "DeleteItem");
+    let written = matches!(action, "PutItem" | "UpdateItem" | "DeleteItem");
     let key = asked.item.or(asked.key).and_then(|keyed| keyed.partition?.text).filter(|_| written);
     let keys = key.map(|key| format!("{}#*", key.split('#').next().unwrap_or_default()));
     Right { by, action: format!("{service}:{action}"), of, keys }
@@ -199,6 +199,7 @@ mod tests {
                 r#"{"Key":{"PK":{"S":"SESSION#\u0031"}}}"#,
                 "dynamodb:DeleteItem table SESSION#*",
             ),
+            (Of::DynamoDb, "UpdateItem", r#"{"Key":{"PK":{"S":"TENANT#a"}}}"#, "dynamodb:UpdateItem table TENANT#*"),
             (Of::DynamoDb, "GetItem", r#"{"Key":{"PK":{"S":"JOB#1"}}}"#, "dynamodb:GetItem table -"),
             (Of::DynamoDb, "Query", r#"{"IndexName":"due"}"#, "dynamodb:Query table/index/due -"),
             (Of::DynamoDb, "Query", "{", "dynamodb:Query table -"),

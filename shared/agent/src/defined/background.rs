@@ -289,8 +289,9 @@ impl Asking<'_> {
                 Err(error) => Ok(over(error.failure, *error.usage)),
             },
             Ok(Background::Cancelled { usage }) => {
+                // Whoever stopped it, it gives no answer any more: a job that still wants one begins it anew.
                 let spent = usage.map(|usage| unpriced(tokens(&usage))).unwrap_or_default();
-                Ok(over(lost(ErrorClass::Terminal, "was cancelled at the provider"), spent))
+                Ok(over(lost(ErrorClass::Transient, "was cancelled at the provider"), spent))
             }
             Ok(Background::Lost) => {
                 Ok(over(lost(ErrorClass::Transient, "is not known there any more"), Usage::default()))

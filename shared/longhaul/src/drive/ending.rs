@@ -258,10 +258,12 @@ impl<S: Store> Invocation<'_, S> {
     }
 }
 
-/// The steps that have a result, in the order of the journal.
+/// The steps that have a result, in the order of the journal. What a fork kept of another job is that job's to clear away.
 fn recorded(journal: &Journal) -> Vec<Recorded> {
+    let own = |seq| journal.kept_until().is_none_or(|kept| seq > kept);
     let mut steps: Vec<_> = journal
         .steps()
+        .filter(|record| own(record.seq))
         .filter_map(|record| match &record.state {
             StepState::Completed { output } => {
                 Some((record.seq, Recorded { name: record.id.name.clone(), output: output.clone() }))
