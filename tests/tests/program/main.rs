@@ -14,6 +14,7 @@ mod deployments;
 mod files;
 mod outside;
 mod refusals;
+mod refused;
 mod reports;
 mod survival;
 mod watching;

@@ -149,7 +149,7 @@ impl FaultArguments {
 }
 
 /// Variables of the person's own that the functions get too.
-const PASSED_ON: [&str; 11] = [
+const PASSED_ON: [&str; 13] = [
     "LONGHAUL_LOG",
     "LONGHAUL_RETRY_WAIT_FIRST_MS",
     "LONGHAUL_DOCUMENTS",
@@ -161,6 +161,8 @@ const PASSED_ON: [&str; 11] = [
     // Where functions are: `sam local start-lambda`, or `cargo lambda watch`.
     "AWS_ENDPOINT_URL_LAMBDA",
     "LONGHAUL_SECRETS_FILE",
+    "LONGHAUL_TENANT_LIMITS",
+    "LONGHAUL_WEBHOOK_SECRETS",
     "LONGHAUL_MODEL_KEY_SECRET",
 ];
 

@@ -27,6 +27,8 @@ pub(super) fn cost_of(usage: &Usage) -> String {
 pub(super) fn cost(tokens: u64, money_micros: u64, unpriced_tokens: u64) -> String {
     match (money_micros, unpriced_tokens) {
         (0, 0) if tokens == 0 => "-".to_owned(),
+        // Known, and nothing: the stand-in is no model that anybody is paid for.
+        (0, 0) => "$0".to_owned(),
         (0, _) => "unknown".to_owned(),
         (micros, 0) => dollars(micros),
         (micros, _) => format!(">={}", dollars(micros)),
@@ -232,6 +234,7 @@ mod tests {
             (9, 1_234, 0, "$0.001234"),
             (9, 12_345_678, 0, "$12.34"),
             (9, 500_000, 0, "$0.50"),
+            (9, 0, 0, "$0"),
             (9, 0, 9, "unknown"),
             (9, 5, 2, ">=$0.000005"),
         ];

@@ -117,6 +117,15 @@ pub enum StackError {
     /// The data folder.
     #[error(transparent)]
     Folder(#[from] FolderError),
+    /// What the worker is told of models.
+    #[error(transparent)]
+    Settings(#[from] longhaul_agent::SettingsError),
+    /// What the worker would make of it.
+    #[error("the models cannot be asked as the settings say")]
+    Agents(#[from] longhaul_agent::ShippedError),
+    /// What definitions run with.
+    #[error("what definitions run with cannot be made ready")]
+    Equipment(#[from] longhaul_agent::defined::equipment::EquipmentError),
     /// The signing key.
     #[error(transparent)]
     Issuer(#[from] IssuerError),
@@ -212,6 +221,7 @@ impl Stack {
         let env = environment(&options, &stores, rehearsal.as_ref(), ports, &shipped, &secret);
         folder.say_access(&access_of(&env))?;
         let config = Config::from_lookup(|name| env.get(name).cloned())?;
+        look_at_settings(&env)?;
         let store = AwsStore::connect(config).await;
         let functions = Functions::start(FunctionsConfig::new(&options.data)).await?;
         let four = add_functions(&functions, &options, &stores.credentials, env).await?;
@@ -287,6 +297,14 @@ impl Stack {
         }
         stores.shutdown().await;
     }
+}
+
+/// What the functions would stumble over when they start, where nobody sees it and every job waits: said here instead.
+fn look_at_settings(env: &BTreeMap<String, String>) -> Result<(), StackError> {
+    let settings = longhaul_agent::Settings::read(|name| env.get(name).cloned())?;
+    longhaul_agent::shipped(&settings)?;
+    longhaul_agent::defined::equipment::Equipment::of(&settings)?;
+    Ok(())
 }
 
 /// The ports of the two gateways. They are known before the gateways are there, since the functions are told.
