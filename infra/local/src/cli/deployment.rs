@@ -17,7 +17,7 @@ const RENEW_BEFORE_SECONDS: u64 = 60;
 /// Which deployment.
 #[derive(Debug, Args, Clone)]
 pub(super) struct Target {
-    /// The deployment to work with, such as https://longhaul.example.com; by default the stack on this machine.
+    /// The deployment to work with, such as `https://longhaul.example.com`; by default the stack on this machine.
     #[arg(long, global = true, env = "LONGHAUL_URL", value_name = "URL")]
     pub(super) url: Option<String>,
     /// Its WebSocket, where the deployment does not say it itself.
