@@ -389,7 +389,7 @@ def environment(resources: Resources) -> Iterator[str]:
                 yield f"{name} may report to its own machine"
             if variable == "LONGHAUL_SECRETS_PREFIX":
                 continue
-            if re.search(r"KEY|SECRET|TOKEN|PASSWORD", variable) and value and not re.fullmatch(r"arn:[a-z-]+:secretsmanager:.+", str(value)):
+            if re.search(r"KEY|SECRET|TOKEN|PASSWORD", variable) and value and not re.fullmatch(r"arn:[a-z-]+:secretsmanager:.+|\{\{resolve:secretsmanager:.+\}\}", str(value)):
                 yield f"{name} holds the secret {variable} itself and not a reference"
 
 
