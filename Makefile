@@ -96,7 +96,7 @@ test: $(LLMOCK) $(AIMOCK)
 # browser with a real stack behind it. Screenshots are left in target/browser.
 test-browser: $(JAVASCRIPT)
 	tests/browser/need-chromium
-	cargo build --workspace --bin longhaul
+	cargo build --workspace --bins --examples
 	PATH="$$PATH:$(abspath $(TOOLS))/bin" $(NPM) run check -w clients/js -w infra/console
 	PATH="$$PATH:$(abspath $(TOOLS))/bin" $(NPM) test -w clients/js -w infra/console -w tests/browser
 

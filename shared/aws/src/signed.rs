@@ -2,7 +2,7 @@
 //! client.
 //!
 //! Of Secrets Manager, Parameter Store and Lambda one operation each is called. Their SDKs are among the largest there
-//! are, and every build and every cold start would carry them (docs/adr/0009).
+//! are, and every build and every cold start would carry them (docs/adr/0012).
 
 use std::time::{Duration, SystemTime};
 
