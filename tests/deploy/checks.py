@@ -389,7 +389,9 @@ def environment(resources: Resources) -> Iterator[str]:
                 yield f"{name} may report to its own machine"
             if variable == "LONGHAUL_SECRETS_PREFIX":
                 continue
-            if re.search(r"KEY|SECRET|TOKEN|PASSWORD", variable) and value and not re.fullmatch(r"arn:[a-z-]+:secretsmanager:.+|\{\{resolve:secretsmanager:.+\}\}", str(value)):
+            # Keys are read at run time, by their ARN. What webhooks are signed with is resolved at the deployment.
+            reference = r"\{\{resolve:secretsmanager:.+\}\}" if variable == "LONGHAUL_WEBHOOK_SECRETS" else r"arn:[a-z-]+:secretsmanager:.+"
+            if re.search(r"KEY|SECRET|TOKEN|PASSWORD", variable) and value and not re.fullmatch(reference, str(value)):
                 yield f"{name} holds the secret {variable} itself and not a reference"
 
 
