@@ -57,9 +57,22 @@ export const mark = (page) => page.evaluate(() => (globalThis.notReloaded = true
 export const isMarked = (page) => page.evaluate(() => globalThis.notReloaded === true);
 
 export const status = (page) => page.locator(".job h1 .status");
-export const stepNames = (page) => page.locator("ol.steps > li:not(.forgotten) .name").allTextContents();
+const STEP_NAMES = "ol.steps > li:not(.forgotten) .name";
+export const stepNames = (page) => page.locator(STEP_NAMES).allTextContents();
 export const jobIdOf = (page) => new URL(page.url()).hash.split("/")[2].split("?")[0];
 
 /** Waits for a job's page to show a status. */
 export const shows = (page, wanted, timeout = 60_000) =>
   status(page).filter({ hasText: wanted }).waitFor({ timeout });
+
+/**
+ * Waits for a job's page to show exactly these steps. The status comes with the job and the steps with its events, so a
+ * page that says COMPLETED may show no step yet.
+ */
+export async function showsSteps(page, wanted) {
+  const seen = ([steps, names]) =>
+    JSON.stringify([...document.querySelectorAll(steps)].map((name) => name.textContent)) === JSON.stringify(names);
+  await page.waitForFunction(seen, [STEP_NAMES, wanted]).catch(async (late) => {
+    assert.deepEqual(await stepNames(page), wanted, late.message);
+  });
+}

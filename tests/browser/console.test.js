@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { close, isMarked, jobIdOf, launch, mark, open, shows, status, stepNames } from "./browser.js";
+import { close, isMarked, jobIdOf, launch, mark, open, shows, showsSteps, status, stepNames } from "./browser.js";
 import { Network } from "./network.js";
 import { root, Stack } from "./stack.js";
 
@@ -44,7 +44,7 @@ test("a job is submitted from its form, and its steps appear without a reload", 
     await page.waitForTimeout(60);
   }
   assert.ok(counts.size >= 4, `steps came one after the other: ${[...counts]}`);
-  assert.deepEqual(await stepNames(page), upTo(8, "step"));
+  await showsSteps(page, upTo(8, "step"));
   assert.ok(await isMarked(page), "the page was not loaded again");
   const job = await stack.client.job(jobIdOf(page));
   assert.deepEqual([job.status, job.labels, job.input], ["COMPLETED", { team: "browser" }, { steps: 8 }]);
@@ -69,7 +69,8 @@ test("what a step says is read while it says it", async (t) => {
     await page.waitForTimeout(25);
   }
   assert.ok(lengths.size >= 3, `it grew: ${[...lengths]}`);
-  assert.equal(await page.locator(".writing").count(), 0, "what is done is no draft any more");
+  // What is done is no draft any more.
+  await page.locator(".writing").waitFor({ state: "detached" });
   await close(page);
 });
 
@@ -103,7 +104,7 @@ test("the network is lost and comes back, with nothing missing", async (t) => {
   network.restore();
   await shows(page, "COMPLETED");
   await page.locator(".link.live").waitFor();
-  assert.deepEqual(await stepNames(page), upTo(24, "step"));
+  await showsSteps(page, upTo(24, "step"));
   assert.ok(await isMarked(page));
   const events = await stack.events(id);
   await page.getByText(`${events.length} events`).click();
@@ -124,7 +125,7 @@ test("where WebSockets do not get through, events are asked for", async (t) => {
   await page.locator("ol.steps > li").nth(before + 2).waitFor();
   network.withoutSockets = false;
   await shows(page, "COMPLETED");
-  assert.deepEqual(await stepNames(page), upTo(16, "step"));
+  await showsSteps(page, upTo(16, "step"));
   await close(page);
 });
 
@@ -190,7 +191,7 @@ test("a broken job is edited and replayed to success", async () => {
   await mark(page);
   await page.getByRole("button", { name: "Replay", exact: true }).click();
   await shows(page, "COMPLETED");
-  assert.deepEqual(await stepNames(page), upTo(6, "step"));
+  await showsSteps(page, upTo(6, "step"));
   assert.equal(await page.locator("li.step.forgotten").count(), 1, "the failed try stays to be seen");
   assert.ok(await isMarked(page));
   const events = await stack.events(id);
@@ -207,6 +208,7 @@ test("attempts that failed are seen, with what went wrong", async () => {
   await shows(page, "COMPLETED");
   await page.getByRole("button", { name: /^step 1 done, 2 attempts/ }).click();
   const attempts = page.locator(".attempts > li");
+  await attempts.nth(1).waitFor();
   assert.equal(await attempts.count(), 2);
   assert.match(await attempts.first().textContent(), /again at .* the rehearsal was told to fail/);
   assert.equal(await page.locator("li.step").first().locator(".bar.retrying").count(), 1);
@@ -253,7 +255,7 @@ test("a token is asked for, kept out of the address, and asked for anew when it 
   await question.getByRole("textbox", { name: "Token" }).fill(stack.token);
   await question.getByRole("button", { name: "Go on" }).click();
   await page.locator("table.jobs").waitFor();
-  assert.equal(await question.count(), 0);
+  await question.waitFor({ state: "detached" });
   await close(page);
   const direct = await open(browser, stack);
   await direct.locator("table.jobs").waitFor();
@@ -296,6 +298,7 @@ test("everything can be reached by the keyboard", async () => {
   for (let at = 0; at < 60 && !(await focused()).endsWith(id.slice(-8)); at += 1) await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   await shows(page, "COMPLETED");
+  await showsSteps(page, upTo(2, "step"));
   for (let at = 0; at < 60 && !(await focused()).startsWith("step 1"); at += 1) await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   await page.locator(".step-details").waitFor();

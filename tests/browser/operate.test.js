@@ -1,7 +1,7 @@
 /** What people look into and mend: prompts, calls of tools, children, money, versions, dead letters by the dozen. */
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { close, launch, open, shows, stepNames } from "./browser.js";
+import { close, launch, open, shows, showsSteps } from "./browser.js";
 import { ScriptedModel } from "./model.js";
 import { Stack } from "./stack.js";
 
@@ -81,7 +81,7 @@ test("a child is seen below its parent, its call with what went in and came out,
   const page = await open(browser, stack);
   await page.goto(at(`jobs/${id}`));
   await shows(page, "COMPLETED");
-  assert.deepEqual(await stepNames(page), ["model", "helper", "model"]);
+  await showsSteps(page, ["model", "helper", "model"]);
   const children = page.locator("section", { has: page.getByRole("heading", { name: "1 child" }) });
   await children.getByText("COMPLETED").waitFor();
   await children.getByText("helper@1").waitFor();
@@ -150,7 +150,7 @@ test("another job is made of one that has ended, from any step", async () => {
   await page.getByRole("button", { name: "Fork", exact: true }).click();
   await page.getByText(/fork of/).waitFor();
   await shows(page, "COMPLETED");
-  assert.deepEqual(await stepNames(page), ["step 1", "step 2", "step 3", "step 4"]);
+  await showsSteps(page, ["step 1", "step 2", "step 3", "step 4"]);
   const made = await stack.client.job(page.url().split("/jobs/")[1]);
   assert.deepEqual([made.forked_from.job, made.input], [id, { steps: 4 }]);
   assert.equal((await stack.client.job(id)).steps, 3, "the job itself stays as it was");
