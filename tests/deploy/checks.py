@@ -98,11 +98,12 @@ def role_of(resources: Resources, function: str) -> str:
 
 def permissions(resources: Resources) -> Iterator[str]:
     """Each integration and authorizer that calls a function has that function's leave, for its own API."""
+    yield from _function_urls(resources)
     granted = [(symbol(grant["FunctionName"]), str(grant.get("SourceArn", "")))
                for _, grant in of_type(resources, "AWS::Lambda::Permission")
                if grant.get("Principal") == "apigateway.amazonaws.com" and grant.get("Action") == "lambda:InvokeFunction"]
     for name, grant in of_type(resources, "AWS::Lambda::Permission"):
-        if not grant.get("SourceArn"):
+        if not grant.get("SourceArn") and name not in URL_PERMISSIONS:
             yield f"{name} lets any API of the region call the function: it has no SourceArn"
 
     def called(uri: str) -> str:
@@ -121,6 +122,31 @@ def permissions(resources: Resources) -> Iterator[str]:
         function, api = called(str(authorizer.get("AuthorizerUri"))), authorizer["ApiId"]
         if not any(to == function and source.endswith(f":{api}/authorizers/<{name}>") for to, source in granted):
             yield f"{name} may not call {function}: there is no permission for the authorizer"
+
+
+# What lets anybody call an address, and nothing else of its function: by the permission's action.
+URL_PERMISSIONS = {
+    "StreamsUrlPermission": {"Action": "lambda:InvokeFunctionUrl", "FunctionUrlAuthType": "NONE"},
+    "StreamsPermission": {"Action": "lambda:InvokeFunction", "InvokedViaFunctionUrl": "true"},
+}
+
+
+def _function_urls(resources: Resources) -> Iterator[str]:
+    """The one function with an address of its own is the one that streams; it may be called by that address alone."""
+    urls = dict(of_type(resources, "AWS::Lambda::Url"))
+    if {symbol(url["TargetFunctionArn"]) for url in urls.values()} - {"StreamsFunction"}:
+        yield "only StreamsFunction may have an address of its own"
+    if ("StreamsUrl" in urls) != ("StreamsFunction" in resources):
+        yield "StreamsFunction and its address come together"
+    for name, url in urls.items():
+        if url.get("InvokeMode") != "RESPONSE_STREAM":
+            yield f"{name} hands over whole answers"
+        if "*" in listed(url.get("Cors", {}).get("AllowOrigins")):
+            yield f"{name} may be called by every page"
+        for permission, wanted in URL_PERMISSIONS.items():
+            found = canonical(resources.get(permission, {}).get("Properties", {}))
+            if found != canonical({"FunctionName": "<StreamsFunction>", "Principal": "*"} | wanted):
+                yield f"{name} may not be called by its address, or its function by more: {permission} is {found}"
 
 
 def routes(resources: Resources) -> Iterator[str]:
@@ -164,6 +190,8 @@ def least_rights(resources: Resources) -> Iterator[str]:
     expected = json.loads((HERE / "rights.json").read_text())
     expected.pop("comment")
     with_key = any("kms:Decrypt" in rights(resources, name) for name, _ in of_type(resources, "AWS::IAM::Role"))
+    given = _given(resources)
+    expected = {name: listing for name, listing in expected.items() if listing.get("given", "") in given | {""}}
     for function, listing in expected.items():
         role, allowed = listing["role"], rights(resources, listing["role"])
         if with_key and function != "schedule":
@@ -172,7 +200,6 @@ def least_rights(resources: Resources) -> Iterator[str]:
                 if grant is None or any(":key/" not in resource for resource in grant[0]):
                     yield f"{role} must allow {action} on the one key"
         wanted: dict[str, tuple[set[str], str]] = {}
-        given = _given(resources)
         for right in listing["calls"] + listing["platform"]:
             if "given" in right and right["given"] not in given:
                 continue
@@ -201,7 +228,8 @@ GIVEN = {"ModelKeySecretArn": "LONGHAUL_MODEL_KEY_SECRET", "ProviderKeySecretArn
 def _given(resources: Resources) -> set[str]:
     """The parameters of `GIVEN` that are not empty."""
     variables = resources["WorkerFunction"]["Properties"]["Environment"]["Variables"]
-    return {parameter for parameter, variable in GIVEN.items() if variables.get(variable)}
+    given = {parameter for parameter, variable in GIVEN.items() if variables.get(variable)}
+    return given | {"EventStreamsMax"} if "StreamsFunction" in resources else given
 
 
 def event_sources(resources: Resources) -> Iterator[str]:
@@ -330,13 +358,15 @@ def bucket(resources: Resources) -> Iterator[str]:
 
 
 FUNCTIONS = {"ApiFunction": "longhaul-api", "WorkerFunction": "longhaul-worker",
-             "WebSocketFunction": "longhaul-websocket", "SweeperFunction": "longhaul-sweeper"}
+             "WebSocketFunction": "longhaul-websocket", "SweeperFunction": "longhaul-sweeper",
+             # The api's package once more; only where events are to come as a stream.
+             "StreamsFunction": "longhaul-api"}
 
 
 def functions(resources: Resources) -> Iterator[str]:
     """All four run the same way; only the worker may loop; logs are JSON and end some day."""
     found = dict(of_type(resources, "AWS::Lambda::Function"))
-    if set(found) != set(FUNCTIONS):
+    if set(found) | {"StreamsFunction"} != set(FUNCTIONS):
         yield f"there are other functions than {sorted(FUNCTIONS)}: {sorted(found)}"
         return
     for name, function in found.items():
@@ -354,7 +384,10 @@ def functions(resources: Resources) -> Iterator[str]:
             yield f"{group} is kept for ever"
         if function.get("RecursiveLoop", "Terminate") != ("Allow" if name == "WorkerFunction" else "Terminate"):
             yield f"{name} has the wrong RecursiveLoop: the worker's loop over the queue must not be cut, any other must"
-        if function.get("ReservedConcurrentExecutions") is not None:
+        if name == "StreamsFunction":
+            if not int(function.get("ReservedConcurrentExecutions", 0)):
+                yield "StreamsFunction may take every invocation of the account: nothing bounds its readers"
+        elif function.get("ReservedConcurrentExecutions") is not None:
             yield f"{name} has reserved concurrency, whose throttles cost messages a receive"
     if int(found["ApiFunction"]["Timeout"]) >= 30:
         yield "ApiFunction may take longer than API Gateway waits"
@@ -366,7 +399,8 @@ def functions(resources: Resources) -> Iterator[str]:
 ENVIRONMENT_FILES = ["shared/aws/src/config.rs", "shared/agent/src/settings.rs", "shared/aws/src/telemetry.rs"]
 NEEDED = {
     "ApiFunction": {"LONGHAUL_JWKS_URL", "LONGHAUL_JWT_ISSUER", "LONGHAUL_JWT_AUDIENCE", "LONGHAUL_PUSH_ENDPOINT",
-                    "LONGHAUL_WEBHOOK_QUEUE_URL", "LONGHAUL_TENANT_LIMITS"},
+                    "LONGHAUL_STREAM_URL", "LONGHAUL_WEBHOOK_QUEUE_URL", "LONGHAUL_TENANT_LIMITS"},
+    "StreamsFunction": {"LONGHAUL_RESPONSE_STREAM", "LONGHAUL_JWKS_URL", "LONGHAUL_JWT_ISSUER", "LONGHAUL_JWT_AUDIENCE"},
     "WorkerFunction": {"LONGHAUL_MODEL_URL", "LONGHAUL_MODEL", "LONGHAUL_DOCUMENTS", "LONGHAUL_PUSH_ENDPOINT"},
     "WebSocketFunction": {"LONGHAUL_JWKS_URL", "LONGHAUL_JWT_ISSUER", "LONGHAUL_JWT_AUDIENCE", "LONGHAUL_PUSH_ENDPOINT",
                           "LONGHAUL_WEBHOOK_QUEUE_URL", "LONGHAUL_WEBHOOK_SECRETS", "LONGHAUL_TENANT_LIMITS"},
@@ -387,6 +421,8 @@ def environment(resources: Resources) -> Iterator[str]:
         for variable, value in variables.items():
             if variable == "LONGHAUL_WEBHOOK_LOOPBACK":
                 yield f"{name} may report to its own machine"
+            if variable == "LONGHAUL_RESPONSE_STREAM" and name != "StreamsFunction":
+                yield f"{name} streams, which its API does not take"
             if variable == "LONGHAUL_SECRETS_PREFIX":
                 continue
             # Keys are read at run time, by their ARN. What webhooks are signed with is resolved at the deployment.

@@ -34,6 +34,7 @@ EVERYTHING = NEEDED | {
     "QueueBatchSize": "100",
     "ApiRequestsPerSecond": "50",
     "ApiRequestsBurst": "100",
+    "EventStreamsMax": "40",
     "TenantLimits": '{"jobs_open":500,"tenants":{"acme":{"jobs_open":5000}}}',
     "WebhookSecretsArn": "arn:aws:secretsmanager:eu-west-1:111122223333:secret:webhook-secrets-GhIjKl",
     "DeletionProtection": "false",

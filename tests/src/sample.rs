@@ -85,6 +85,7 @@ pub fn outcome(position: u64, output: Value) -> Entry {
         started_at: NOW,
         output,
         usage: Usage { input_tokens: 3, output_tokens: 5, ..Usage::default() },
+        look: false,
     }
 }
 

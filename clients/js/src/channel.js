@@ -205,6 +205,12 @@ export class Channel {
         this.fail(error);
         return false;
       }
+      if (error instanceof LonghaulProblem && error.status === 406) {
+        // The address that was named gives whole answers, and says where the stream is, if there is any.
+        const { streams: elsewhere } = error.body;
+        this.#streams = elsewhere === undefined ? undefined : streams.at(elsewhere);
+        return elsewhere !== undefined;
+      }
       this.#become("connecting");
       // One that has brought something is worth another.
       return this.position > after;

@@ -109,6 +109,14 @@ export class Http {
   }
 
   /**
+   * The same API at another address.
+   * @param {string} url
+   */
+  at(url) {
+    return new Http(url, this.#tokens, this.#fetch);
+  }
+
+  /**
    * @param {string} method
    * @param {string} path
    * @param {CallOptions} options

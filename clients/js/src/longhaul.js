@@ -7,7 +7,8 @@ import { Tokens } from "./tokens.js";
  * @property {string} url the address of the API
  * @property {string} [websocket] the address of the WebSocket; without it events are asked for over HTTP
  * @property {string} [events] the address where events come as a stream (server-sent events); without it, and while there
- *   is no WebSocket, they are asked for by long poll
+ *   is no WebSocket, they are asked for by long poll. The address of the API itself will do: where that gives whole answers
+ *   only, it says which address streams
  * @property {import("./tokens.js").TokenSource} token
  * @property {typeof globalThis.fetch} [fetch]
  * @property {any} [WebSocket] for runtimes without one of their own (Node.js before 22: the package `ws`)

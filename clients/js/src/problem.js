@@ -8,6 +8,7 @@
  * @property {string | null} [field] the field at fault, as a JSON pointer into the request
  * @property {string | null} [request_id]
  * @property {{ field: string, detail: string }[]} [violations]
+ * @property {string} [streams] where events come as a stream
  */
 
 /** A refusal of the API. */

@@ -43,6 +43,9 @@ struct Settings<'a> {
     /// Where the WebSocket is; none: events are asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     websocket: Option<String>,
+    /// Where events come as a stream (server-sent events); none: nowhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    events: Option<&'a str>,
     /// Who gives tokens for it, and for which audience: where `longhaul login` begins.
     issuer: &'a str,
     audience: &'a str,
@@ -63,7 +66,9 @@ async fn settings(State(service): State<Service>) -> Response {
     let websocket = websocket(&service);
     let tokens = service.tokens().settings();
     let (issuer, audience) = (tokens.issuer.as_str(), tokens.audience.as_str());
-    json(StatusCode::OK, &Settings { api: "../", websocket, issuer, audience, version: env!("CARGO_PKG_VERSION") })
+    let events = service.store().config().stream_url.as_deref();
+    let version = env!("CARGO_PKG_VERSION");
+    json(StatusCode::OK, &Settings { api: "../", websocket, events, issuer, audience, version })
 }
 
 async fn page(State(service): State<Service>, headers: HeaderMap, request: Request) -> Response {

@@ -25,7 +25,7 @@ use longhaul_wire::TokenCheck;
 
 pub use definitions::card_of;
 pub use event::readable;
-pub use routes::{openapi, router};
+pub use routes::{openapi, router, streams};
 pub use service::Service;
 
 /// Why the api could not begin, or ended.
@@ -61,7 +61,7 @@ pub async fn run() -> Result<(), RunError> {
 
 async fn serve() -> Result<(), RunError> {
     let config = Config::from_env()?;
-    let streams = config.response_stream;
+    let streaming = config.response_stream;
     let policy = Policy { allowed_hosts: config.tool_hosts.clone(), ..Policy::default() };
     if let Some((entry, fault)) = policy.fault() {
         return Err(RunError::ToolHost { entry: entry.to_owned(), fault });
@@ -69,11 +69,15 @@ async fn serve() -> Result<(), RunError> {
     let tokens = TokenCheck::new(config.tokens()?.clone());
     let agents = longhaul_wire::agents::shipped().map_err(RunError::Agents)?;
     let service = Service::new(AwsStore::connect(config).await, tokens, agents);
-    let routes = tower::ServiceBuilder::new().map_request(stage::without_stage).service(router(service));
-    if streams {
-        return Box::pin(lambda_http::run_with_streaming_response(routes)).await.map_err(RunError::Runtime);
-    }
-    let adapter = lambda_http::Adapter::from(routes);
-    let service = tower::ServiceBuilder::new().map_request(event::readable).service(adapter);
-    Box::pin(lambda_http::lambda_runtime::run(service)).await.map_err(RunError::Runtime)
+    let routes = if streaming { streams(service) } else { router(service) };
+    let routes = tower::ServiceBuilder::new().map_request(stage::without_stage).service(routes);
+    let before = tower::ServiceBuilder::new().map_request(event::readable);
+    let served = if streaming {
+        let service = before.service(lambda_http::StreamAdapter::from(routes));
+        Box::pin(lambda_http::lambda_runtime::run(service)).await
+    } else {
+        let service = before.service(lambda_http::Adapter::from(routes));
+        Box::pin(lambda_http::lambda_runtime::run(service)).await
+    };
+    served.map_err(RunError::Runtime)
 }

@@ -90,11 +90,21 @@ pub fn openapi() -> Description {
 pub fn router(service: Service) -> Router {
     let (called, _) = described().split_for_parts();
     let called = called.route_layer(middleware::from_fn_with_state(service.clone(), frame::authenticate));
-    Router::new()
-        .merge(called)
-        .merge(console::routes())
+    let routes = Router::new().merge(called).merge(console::routes());
+    around(routes.route("/openapi.json", axum::routing::get(plain::description)), service)
+}
+
+/// The one route of the function that streams: it reads, and so has the rights to do that alone.
+pub fn streams(service: Service) -> Router {
+    let (events, _) = OpenApiRouter::<Service>::new().routes(routes!(events::events)).split_for_parts();
+    let events = events.route_layer(middleware::from_fn_with_state(service.clone(), frame::authenticate));
+    around(Router::new().merge(events), service)
+}
+
+/// What stands around all routes of a function.
+fn around(routes: Router<Service>, service: Service) -> Router {
+    routes
         .route("/healthz", axum::routing::get(plain::health))
-        .route("/openapi.json", axum::routing::get(plain::description))
         .fallback(unknown_route)
         .method_not_allowed_fallback(unknown_method)
         .layer(middleware::from_fn(frame::around))

@@ -88,7 +88,7 @@ async fn the_settings_name_what_there_is() {
     let settings: serde_json::Value = serde_json::from_slice(&body).unwrap();
     // This deployment has no WebSocket: its pages ask.
     let wanted = serde_json::json!({
-        "api": "../", "issuer": "https://id.example.test/", "audience": "api://runner", "version": env!("CARGO_PKG_VERSION"),
+        "api": "../", "events": world::STREAMS, "issuer": "https://id.example.test/", "audience": "api://runner", "version": env!("CARGO_PKG_VERSION"),
     });
     assert_eq!(settings, wanted);
 }

@@ -37,7 +37,7 @@ impl Reader {
         if let Some(last) = last {
             request = request.header("last-event-id", last);
         }
-        let response = world.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let response = world.streams.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
         if response.status() != StatusCode::OK {
             return Err(response.status());
         }
@@ -179,6 +179,64 @@ async fn d07_a_stream_ends_with_its_token() {
     assert_eq!(Reader::open(&world, &token(&world), job, Some("2")).await.unwrap().rest().await, [3, 4]);
     let without = world.token("acme", "jobs:write");
     assert_eq!(Reader::open(&world, &without, job, None).await.err(), Some(StatusCode::FORBIDDEN));
+}
+
+/// A job that is opened again is over for nobody who has seen that, though its item, which is brought in line behind the
+/// journal, may still say so.
+#[tokio::test]
+async fn a_job_that_was_just_opened_again_ends_no_reader() {
+    let world = World::new().await;
+    let job = submitted(&world).await;
+    let cancelled = Entry::Cancelled { by: "ada".to_owned(), reason: None };
+    let (key, by) = ("r1".parse().unwrap(), "ada".to_owned());
+    let replayed = Entry::Replayed { key, by, from: None, edit: longhaul::engine::entry::Edit::default() };
+    world.drive("acme", job, vec![claimed(), cancelled]).await;
+    world.drive("acme", job, vec![replayed]).await;
+    let reference = longhaul::store::JobRef { tenant: "acme".parse().unwrap(), job };
+    let item = longhaul::store::Store::job(&world.store, &reference).await.unwrap().unwrap();
+    assert!(item.progress.state.is_terminal(), "the item is behind the journal here");
+    let list = world.by("acme").get(&format!("/v1/jobs/{job}/events?after=3")).await;
+    assert_eq!((&list.body["events"], &list.body["ended"]), (&json!([]), &json!(false)));
+    let reader = Reader::open(&world, &token(&world), job, Some("3")).await.unwrap();
+    world.drive("acme", job, vec![shown(4), completed()]).await;
+    assert_eq!(reader.rest().await, [4, 5]);
+    // Who is ahead of the journal is told by the item.
+    let list = world.by("acme").get(&format!("/v1/jobs/{job}/events?after=9")).await;
+    assert_eq!(list.body["ended"], json!(true));
+}
+
+/// The address that gives whole answers says where the stream is, and the one that streams does nothing else.
+#[tokio::test]
+async fn a_stream_is_given_where_it_can_be() {
+    let world = World::new().await;
+    let job = submitted(&world).await;
+    let path = format!("/v1/jobs/{job}/events");
+    let refused = world.by("acme").with("accept", "text/event-stream").get(&path).await;
+    assert_eq!((refused.status, refused.problem()), (StatusCode::NOT_ACCEPTABLE, "no-stream-here"));
+    assert_eq!(refused.body["streams"], json!(world::STREAMS));
+    assert!(refused.body["detail"].as_str().unwrap().contains(world::STREAMS), "{}", refused.text);
+    // Nothing is told to who may not look, not even that.
+    let without = world.anybody().with("accept", "text/event-stream").get(&path).await;
+    assert_eq!(without.status, StatusCode::UNAUTHORIZED);
+    let settings = world.anybody().get("/console/settings.json").await;
+    assert_eq!(settings.body["events"], json!(world::STREAMS));
+    let ask = async |method: &str, path: &str| {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("authorization", format!("Bearer {}", token(&world)));
+        let request = request.header("content-type", "application/json").body(Body::from("{}")).unwrap();
+        world::read(world.streams.clone().oneshot(request).await.unwrap()).await
+    };
+    let page = ask("GET", &format!("{path}?after=0")).await;
+    assert_eq!((page.status, &page.body["events"]), (StatusCode::OK, &json!([])));
+    for (method, path) in [
+        ("POST", "/v1/jobs".to_owned()),
+        ("GET", format!("/v1/jobs/{job}")),
+        ("POST", format!("/v1/jobs/{job}/cancel")),
+        ("GET", "/console/settings.json".to_owned()),
+        ("GET", "/v1/jobs".to_owned()),
+    ] {
+        assert_eq!(ask(method, &path).await.problem(), "unknown-route", "{method} {path}");
+    }
 }
 
 /// A batch is written whole, so what several writers wrote comes in the order of its positions, none twice.

@@ -19,7 +19,7 @@ fn claimed() -> Entry {
 fn outcome(position: u64, name: &str, kind: StepKind, output: Value) -> Entry {
     let id = StepId { key: StepKey::at("", position), name: name.to_owned(), kind, branch: None };
     let started_at = Timestamp::from_millis(1);
-    Entry::StepCompleted { id, attempt: 1, started_at, output, usage: Usage::default() }
+    Entry::StepCompleted { id, attempt: 1, started_at, output, usage: Usage::default(), look: false }
 }
 
 fn failed() -> Entry {

@@ -34,6 +34,7 @@ fn step(position: u64) -> Entry {
         started_at: Timestamp::from_millis(1_769_846_399_000),
         output: json!({ "n": position }),
         usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() },
+        look: false,
     }
 }
 

@@ -20,6 +20,7 @@ use std::rc::Rc;
 
 use aws_lambda_events::sqs::SqsEvent;
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
+use longhaul::engine::Timestamp;
 use longhaul_agent::defined::equipment::Equipment;
 use longhaul_agent::model_keys::KeySource;
 use longhaul_agent::{Settings, SettingsError, ShippedError};
@@ -101,7 +102,10 @@ async fn serve() -> Result<(), RunError> {
         let answered = worker.handle(payload, &context.request_id, context.deadline).await;
         workplace.meter.print();
         let mut answer = answered.map_err(|error| failed("BatchError", &error))?;
-        put_off(&workplace.store, &often, &mut answer).await;
+        if !often.is_empty() {
+            let deadline = Timestamp::from_millis(context.deadline);
+            put_off(&workplace.store, &often, &mut answer, deadline).await;
+        }
         Ok::<_, Diagnostic>(answer)
     });
     Box::pin(lambda_runtime::run(handler)).await.map_err(RunError::Runtime)

@@ -8,7 +8,8 @@
 use std::time::Duration;
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsMessage};
-use longhaul::engine::{Seq, limits};
+use longhaul::Clock;
+use longhaul::engine::{Seq, Timestamp, limits};
 use longhaul::store::{About, Store, StoreError};
 use longhaul_aws::AwsStore;
 use longhaul_aws::sqs::{Incoming, IncomingError};
@@ -17,6 +18,8 @@ use longhaul_aws::telemetry::chain;
 /// Receives after which a message is sent anew: under the ten at which the queue makes a dead letter of it, since a
 /// message may be received once more than its count says.
 const RECEIVES_MAX: u32 = 8;
+/// Time for the answer to the queue: half of what the batch before it leaves.
+const ANSWER_RESERVE_MS: u64 = limits::DEADLINE_RESERVE_MS / 8;
 
 /// Messages of a batch that have been received so often that they may have to be sent anew.
 #[must_use]
@@ -29,8 +32,17 @@ pub fn often_received(messages: &[SqsMessage]) -> Vec<SqsMessage> {
 }
 
 /// Sends those of the messages anew that are to stay in the queue because of what a newer version has written, and takes
-/// them out of the answer.
-pub async fn put_off(store: &AwsStore, messages: &[SqsMessage], answer: &mut SqsBatchResponse) {
+/// them out of the answer. What is not done shortly before the deadline is left: the message stays in the queue then, and
+/// an answer that comes too late would keep the whole batch there.
+pub async fn put_off(store: &AwsStore, messages: &[SqsMessage], answer: &mut SqsBatchResponse, deadline: Timestamp) {
+    let reserve = Duration::from_millis(ANSWER_RESERVE_MS);
+    let left = Clock::of_machine().now().until(deadline).saturating_sub(reserve);
+    if left.is_zero() || tokio::time::timeout(left, put_off_in_time(store, messages, answer)).await.is_err() {
+        tracing::warn!(messages = messages.len(), "no time to send messages of a newer version anew; they stay");
+    }
+}
+
+async fn put_off_in_time(store: &AwsStore, messages: &[SqsMessage], answer: &mut SqsBatchResponse) {
     for message in messages {
         let (Some(id), Some(body)) = (&message.message_id, &message.body) else { continue };
         let stays = answer.batch_item_failures.iter().any(|failure| failure.item_identifier == *id);

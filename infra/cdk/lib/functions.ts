@@ -1,4 +1,4 @@
-/** The four functions, and what invokes two of them without an API. */
+/** The four functions, the api's second one where events are to come as a stream, and what invokes two of them without an API. */
 
 import { join } from 'node:path';
 
@@ -18,6 +18,8 @@ import { Storage } from './storage';
 
 /** Under the 30 s that API Gateway waits. */
 const API_TIMEOUT = Duration.seconds(29);
+/** A stream ends with it, and the reader comes again. */
+const STREAMS_TIMEOUT = Duration.minutes(15);
 const WEBSOCKET_TIMEOUT = Duration.seconds(30);
 /** Over before the next sweep begins. */
 const SWEEPER_TIMEOUT = Duration.seconds(55);
@@ -33,6 +35,8 @@ const DOCUMENTS = '/var/task/documents';
 
 export interface Functions {
   readonly api: lambda.Function;
+  /** Where events come as a stream; undefined where they do nowhere. */
+  readonly eventsUrl: string | undefined;
   readonly worker: lambda.Function;
   readonly webSocket: lambda.Function;
   readonly sweeper: lambda.Function;
@@ -74,6 +78,7 @@ export function functions(scope: Construct, context: FunctionsContext): Function
     LONGHAUL_PROVIDERS: props.model.providers ? JSON.stringify(props.model.providers) : '',
     LONGHAUL_TOOL_HOSTS: (props.tools?.hosts ?? []).join(','),
   };
+  const eventsUrl = settings.eventStreamsMax > 0 ? streams(scope, context, tokens, logGroup) : undefined;
   const apiLogs = logGroup('ApiLogs');
   const api = bootstrap(scope, 'ApiFunction', context, {
     description: 'Longhaul - the HTTP interface',
@@ -82,8 +87,15 @@ export function functions(scope: Construct, context: FunctionsContext): Function
     memorySize: 256,
     logGroup: apiLogs,
     role: rights.api(apiLogs),
-    // Where the console finds the live events.
-    environment: { ...tokens, ...tenants, LONGHAUL_PUSH_ENDPOINT: pushEndpoint, ...definitions },
+    environment: {
+      ...tokens,
+      ...tenants,
+      // Where the console finds the live events.
+      LONGHAUL_PUSH_ENDPOINT: pushEndpoint,
+      // Told to who asks for a stream of events, which this function's API cannot hand over.
+      LONGHAUL_STREAM_URL: eventsUrl ?? '',
+      ...definitions,
+    },
   });
   const workerLogs = logGroup('WorkerLogs');
   const worker = bootstrap(scope, 'WorkerFunction', context, {
@@ -136,7 +148,49 @@ export function functions(scope: Construct, context: FunctionsContext): Function
     environment: {},
   });
   invoke(scope, context, worker, webSocket, sweeper);
-  return { api, worker, webSocket, sweeper, workerLogs };
+  return { api, eventsUrl, worker, webSocket, sweeper, workerLogs };
+}
+
+/** The function that gives events as a stream, with an address of its own: HTTP APIs hand over whole answers only. */
+function streams(
+  scope: Construct,
+  context: FunctionsContext,
+  tokens: Record<string, string>,
+  logGroup: (id: string) => logs.LogGroup,
+): string {
+  const { settings, rights } = context;
+  const streamsLogs = logGroup('StreamsLogs');
+  const handler = bootstrap(scope, 'StreamsFunction', context, {
+    description: 'Longhaul - events as a stream',
+    package: 'longhaul-api',
+    timeout: STREAMS_TIMEOUT,
+    memorySize: 128,
+    logGroup: streamsLogs,
+    role: rights.streams(streamsLogs),
+    // Readers that hold invocations must not take them from the workers, nor may a crowd without tokens.
+    reservedConcurrentExecutions: settings.eventStreamsMax,
+    environment: { LONGHAUL_RESPONSE_STREAM: '1', ...tokens },
+  });
+  // The function checks the token of every call, as the api does: callers have tokens of your issuer and no rights in AWS.
+  const url = new lambda.CfnUrl(scope, 'StreamsUrl', {
+    targetFunctionArn: handler.functionArn,
+    authType: 'NONE',
+    invokeMode: 'RESPONSE_STREAM',
+    cors: settings.allowedOrigins.length === 0 ? undefined : {
+      allowOrigins: settings.allowedOrigins,
+      allowMethods: ['GET'],
+      allowHeaders: ['authorization', 'last-event-id', 'traceparent'],
+      exposeHeaders: ['retry-after', 'x-request-id'],
+      maxAge: 600,
+    },
+  });
+  // Both are asked for, and both hold for calls by the address alone.
+  const anybody = { functionName: handler.functionName, principal: '*' };
+  new lambda.CfnPermission(scope, 'StreamsUrlPermission', {
+    ...anybody, action: 'lambda:InvokeFunctionUrl', functionUrlAuthType: 'NONE',
+  });
+  new lambda.CfnPermission(scope, 'StreamsPermission', { ...anybody, action: 'lambda:InvokeFunction', invokedViaFunctionUrl: true });
+  return url.attrFunctionUrl;
 }
 
 /** The limits as the functions read them. */
@@ -162,6 +216,7 @@ interface Bootstrap {
   readonly role: iam.IRole;
   readonly environment: Record<string, string>;
   readonly recursiveLoop?: lambda.RecursiveLoop;
+  readonly reservedConcurrentExecutions?: number;
 }
 
 function bootstrap(scope: Construct, id: string, context: FunctionsContext, wanted: Bootstrap): lambda.Function {
@@ -178,6 +233,7 @@ function bootstrap(scope: Construct, id: string, context: FunctionsContext, want
     role: wanted.role,
     tracing: lambda.Tracing.ACTIVE,
     recursiveLoop: wanted.recursiveLoop,
+    reservedConcurrentExecutions: wanted.reservedConcurrentExecutions,
     logGroup: wanted.logGroup,
     loggingFormat: lambda.LoggingFormat.JSON,
     applicationLogLevelV2: settings.logLevel as lambda.ApplicationLogLevel,

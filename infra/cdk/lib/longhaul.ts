@@ -22,6 +22,8 @@ import { watching } from './watching';
 export class Longhaul extends Construct {
   /** Where jobs are submitted. */
   readonly apiUrl: string;
+  /** Where events come as a stream, under the paths of the API; undefined unless `api.eventStreamsMax` says how many. */
+  readonly eventsUrl: string | undefined;
   /** Where jobs are watched. */
   readonly webSocketUrl: string;
   readonly table: dynamodb.ITable;
@@ -54,9 +56,10 @@ export class Longhaul extends Construct {
     const http = httpApi(this, apis, made.api);
     webSocketRoutes(this, apis, sockets, made.webSocket);
     watching(this, { name, settings, storage: kept, functions: made, http, topic: props.alarms?.topic });
-    acknowledge(this, props.tools?.secretsPrefix);
+    acknowledge(this, props.tools?.secretsPrefix, settings.eventStreamsMax > 0);
 
     this.apiUrl = http.attrApiEndpoint;
+    this.eventsUrl = made.eventsUrl;
     this.webSocketUrl = webSocketAddress('wss', sockets);
     this.table = kept.table;
     this.bucket = kept.bucket;

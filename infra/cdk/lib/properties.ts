@@ -156,6 +156,12 @@ export interface ApiProps {
    */
   readonly allowedOrigins?: string[];
   /**
+   * Readers that may have a job's events as a stream (server-sent events) at the same time. With more than 0 the api has a
+   * second address for it, at which each reader holds an invocation, so that many are reserved of the account's.
+   * @default 0: no such address
+   */
+  readonly eventStreamsMax?: number;
+  /**
    * Whether the WebSocket API writes access logs. API Gateway can do that only where the account's settings name a role
    * for it, which this construct leaves alone since the whole account shares them.
    * @default false
@@ -278,6 +284,7 @@ export function settled(props: LonghaulProps) {
     requestsPerSecond: props.api?.requestsPerSecond ?? 200,
     requestsBurst: props.api?.requestsBurst ?? 400,
     allowedOrigins: props.api?.allowedOrigins ?? [],
+    eventStreamsMax: props.api?.eventStreamsMax ?? 0,
     webSocketAccessLogs: props.api?.webSocketAccessLogs ?? false,
     deletionProtection: props.deletionProtection ?? true,
     payloadLifetime: props.payloadLifetime ?? Duration.days(400),
@@ -293,6 +300,7 @@ export function settled(props: LonghaulProps) {
   within('model.timeLimit', settings.modelTimeLimit.toSeconds(), 1, MODEL_TIME_LIMIT_MAX_SECONDS, 'seconds');
   within('worker.batchSize', settings.batchSize, 1, BATCH_MAX, 'jobs');
   within('worker.maxConcurrency', settings.maxConcurrency, CONCURRENCY_MIN, CONCURRENCY_MAX, 'batches');
+  within('api.eventStreamsMax', settings.eventStreamsMax, 0, CONCURRENCY_MAX, 'readers');
   within('payloadLifetime', settings.payloadLifetime.toDays(), PAYLOAD_LIFETIME_MIN_DAYS, Infinity, 'days');
   within('alarms.queueAge', settings.queueAge.toSeconds(), seconds + 1, Infinity, 'seconds (longer than the worker may take)');
   const prefix = props.tools?.secretsPrefix;

@@ -40,6 +40,14 @@ export class Rights {
     ], [this.missingPayloads()]);
   }
 
+  /** It has an address of its own, and so it can do nothing but read. */
+  streams(logs: ILogGroup): iam.IRole {
+    return this.role('StreamsRole', logs, [
+      allow('Table', ['dynamodb:GetItem', 'dynamodb:Query'], this.storage.table.tableArn),
+      allow('Payloads', 's3:GetObject', this.payloads()),
+    ], [this.missingPayloads()]);
+  }
+
   worker(logs: ILogGroup, props: LonghaulProps): iam.IRole {
     const { table, jobs, deadLetters } = this.storage;
     return this.role('WorkerRole', logs, [

@@ -12,9 +12,12 @@ interface Suppression {
 }
 
 const ROLES = ['ApiRole', 'WorkerRole', 'WebSocketRole', 'SweeperRole'];
+const FUNCTIONS = ['ApiFunction', 'WorkerFunction', 'WebSocketFunction', 'SweeperFunction'];
 
 /** The suppressions of one system, whose resources' names, and whose prefix of tenants' secrets, stand in some findings. */
-export function suppressions(system: IConstruct, secretsPrefix?: string): Suppression[] {
+export function suppressions(system: IConstruct, secretsPrefix?: string, streams = false): Suppression[] {
+  const roles = streams ? [...ROLES, 'StreamsRole'] : ROLES;
+  const functions = streams ? [...FUNCTIONS, 'StreamsFunction'] : FUNCTIONS;
   const bucket = logicalId(system, 'Bucket');
   const webSocketApi = logicalId(system, 'WebSocketApi');
   const below = (service: string, kind: string) =>
@@ -46,7 +49,7 @@ export function suppressions(system: IConstruct, secretsPrefix?: string): Suppre
     { rules: ['Serverless-SQSRedrivePolicy'], at: ['DeadLetterQueue'], reason: 'It is itself the dead-letter queue.' },
     {
       rules: [`AwsSolutions-IAM5[Resource::<${bucket}.Arn>/jobs/*]`],
-      at: ROLES,
+      at: roles,
       reason: "Objects are named by their job, so the finest resource is the prefix of all jobs' payloads.",
     },
     {
@@ -56,7 +59,7 @@ export function suppressions(system: IConstruct, secretsPrefix?: string): Suppre
     },
     {
       rules: ['AwsSolutions-IAM5[Resource::*]', 'Serverless-LambdaStarPermissions'],
-      at: ROLES,
+      at: roles,
       reason: 'X-Ray, and ListStreams of the stream event source, know no finer resource; each action is named.',
     },
     {
@@ -76,7 +79,7 @@ export function suppressions(system: IConstruct, secretsPrefix?: string): Suppre
     },
     {
       rules: ['Serverless-LambdaDLQ'],
-      at: ['ApiFunction', 'WorkerFunction', 'WebSocketFunction', 'SweeperFunction'],
+      at: functions,
       reason: 'A dead-letter target is for asynchronous invocations. These come from APIs and event sources, which have their own, and from a schedule whose next sweep does what the last could not.',
     },
     {
@@ -93,8 +96,8 @@ export function suppressions(system: IConstruct, secretsPrefix?: string): Suppre
 }
 
 /** Tells cdk-nag. */
-export function acknowledge(system: IConstruct, secretsPrefix?: string): void {
-  for (const { rules, at, reason } of suppressions(system, secretsPrefix)) {
+export function acknowledge(system: IConstruct, secretsPrefix?: string, streams = false): void {
+  for (const { rules, at, reason } of suppressions(system, secretsPrefix, streams)) {
     for (const id of at) {
       for (const rule of rules) {
         const found = system.node.findChild(id);

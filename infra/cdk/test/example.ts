@@ -72,6 +72,7 @@ export function everything(stack: Stack): LonghaulProps {
       requestsPerSecond: 50,
       requestsBurst: 100,
       allowedOrigins: ['https://a.example', 'https://b.example'],
+      eventStreamsMax: 40,
       webSocketAccessLogs: true,
     },
     deletionProtection: false,

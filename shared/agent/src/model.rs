@@ -143,7 +143,7 @@ pub(crate) struct Asking<'a> {
 impl<'a> Asking<'a> {
     /// Of an effect.
     pub(crate) fn of(live: &'a Live, effect: &'a EffectKey) -> Self {
-        Self { key: effect.to_string(), traceparent: live.traceparent(), shown: Some((live, effect)) }
+        Self { key: effect.of_question(), traceparent: live.traceparent(), shown: Some((live, effect)) }
     }
 
     fn overrides(&self) -> Option<&Overrides> {

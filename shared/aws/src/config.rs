@@ -117,6 +117,9 @@ pub struct Config {
     /// Whether the api hands its answers over as they are written (`LONGHAUL_RESPONSE_STREAM`), which only a function URL
     /// of that mode takes.
     pub response_stream: bool,
+    /// Where events come as a stream, told to who asks for one elsewhere (`LONGHAUL_STREAM_URL`); none where this deployment
+    /// streams none over HTTP.
+    pub stream_url: Option<String>,
     /// Whether reports may go to this very machine: for development, and never on AWS.
     pub webhook_loopback: bool,
     /// Hosts beyond the public internet that tools of definitions may reach (`LONGHAUL_TOOL_HOSTS`).
@@ -159,6 +162,10 @@ impl Config {
             tenant_limits: variables.tenant_limits()?,
             tokens: variables.tokens(),
             response_stream: variables.optional("LONGHAUL_RESPONSE_STREAM").is_some(),
+            // AWS gives the address with a stroke at its end.
+            stream_url: variables
+                .optional_address("LONGHAUL_STREAM_URL")?
+                .map(|url| url.trim_end_matches('/').to_owned()),
             webhook_loopback: variables.optional("LONGHAUL_WEBHOOK_LOOPBACK").is_some(),
             tool_hosts: list(variables.optional("LONGHAUL_TOOL_HOSTS").as_deref()),
             secrets_prefix: variables.secrets_prefix()?,

@@ -122,6 +122,14 @@ pub struct Edit {
     pub instructions: Option<String>,
 }
 
+impl Edit {
+    /// Whether it changes what the agent asks its models.
+    #[must_use]
+    pub const fn asks_anew(&self) -> bool {
+        self.input.is_some() || self.model.is_some() || self.instructions.is_some()
+    }
+}
+
 /// One entry of a job's journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -155,6 +163,9 @@ pub enum Entry {
         /// Tokens that the attempt used.
         #[serde(default, skip_serializing_if = "Usage::is_zero")]
         usage: Usage,
+        /// Whether it was a look, behind a wait, at what is made elsewhere: no step of the job's own work.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        look: bool,
     },
     /// An attempt failed and another will be made.
     AttemptFailed {

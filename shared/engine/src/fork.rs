@@ -128,8 +128,8 @@ fn entry_at(batches: &[Batch], seq: Seq) -> Option<Entry> {
 fn unpaid(entry: Entry) -> Entry {
     let none = Usage::default();
     match entry {
-        Entry::StepCompleted { id, attempt, started_at, output, usage: _ } => {
-            Entry::StepCompleted { id, attempt, started_at, output, usage: none }
+        Entry::StepCompleted { id, attempt, started_at, output, usage: _, look } => {
+            Entry::StepCompleted { id, attempt, started_at, output, usage: none, look }
         }
         Entry::StepFailed { id, attempt, started_at, failure, usage: _ } => {
             Entry::StepFailed { id, attempt, started_at, failure, usage: none }

@@ -32,7 +32,11 @@ pub struct Journal {
     keys: BTreeSet<(KeyKind, SignalKey)>,
     cancel: Option<CancelRecord>,
     edit: Edit,
+    /// The last replay that changed what the job asks its models.
+    asks_anew: Option<Seq>,
     totals: Totals,
+    /// Of the outcomes in the totals, those that were looks.
+    looks: u64,
     /// What each child has used as far as it is in the totals, by the signal of its end.
     counted: BTreeMap<SignalName, Totals>,
     replays: u32,
@@ -52,6 +56,8 @@ impl Default for Journal {
             keys: BTreeSet::new(),
             cancel: None,
             edit: Edit::default(),
+            asks_anew: None,
+            looks: 0,
             totals: Totals::default(),
             counted: BTreeMap::new(),
             replays: 0,
@@ -104,7 +110,8 @@ impl Journal {
         match entry {
             Entry::Claimed { epoch, session: _, takeover } => self.claimed(at, nonce, epoch, takeover),
             Entry::StepStarted { id } => self.record(at, id, StepState::Started)?,
-            Entry::StepCompleted { id, attempt: _, started_at: _, output, usage } => {
+            Entry::StepCompleted { id, attempt: _, started_at: _, output, usage, look } => {
+                self.looks = self.looks.saturating_add(u64::from(look));
                 self.totals.usage = self.totals.usage.plus(usage);
                 self.record(at, id, StepState::Completed { output })?;
             }
@@ -144,7 +151,7 @@ impl Journal {
             Entry::Completed { output } => self.ended = Some((at, Ending::Completed { output })),
             Entry::Failed { failure } => self.ended = Some((at, Ending::Failed { failure })),
             Entry::Cancelled { by, reason } => self.ended = Some((at, Ending::Cancelled { by, reason })),
-            Entry::Replayed { key, by: _, from, edit } => self.replayed(key, from, edit),
+            Entry::Replayed { key, by: _, from, edit } => self.replayed(at, key, from, edit),
             Entry::Forked { .. } => self.forked = Some(at),
         }
         Ok(())
@@ -178,7 +185,7 @@ impl Journal {
         Ok(())
     }
 
-    fn replayed(&mut self, key: SignalKey, from: Option<Seq>, edit: Edit) {
+    fn replayed(&mut self, at: Seq, key: SignalKey, from: Option<Seq>, edit: Edit) {
         self.keys.insert((KeyKind::Replay, key));
         self.ended = None;
         self.cancel = None;
@@ -186,6 +193,9 @@ impl Journal {
         self.progress_since_claim = true;
         self.replays = self.replays.saturating_add(1);
         self.forget(from);
+        if edit.asks_anew() {
+            self.asks_anew = Some(at);
+        }
         if edit.input.is_some() {
             self.edit.input = edit.input;
         }
@@ -331,6 +341,20 @@ impl Journal {
     #[must_use]
     pub const fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// What the job has used as its budget counts it: a look at what is made elsewhere, and the wait before it, are no steps
+    /// of its work.
+    #[must_use]
+    pub const fn counted(&self) -> Totals {
+        let steps = self.totals.steps.saturating_sub(self.looks.saturating_mul(2));
+        Totals { steps, ..self.totals }
+    }
+
+    /// The replay from which on the job asks its models something else than before; none when no replay changed that.
+    #[must_use]
+    pub const fn asks_anew(&self) -> Option<Seq> {
+        self.asks_anew
     }
 
     /// How often it was opened again.

@@ -80,6 +80,7 @@ fn done(key: &str) -> Entry {
         started_at: NOW,
         output: json!(key),
         usage: Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() },
+        look: false,
     }
 }
 

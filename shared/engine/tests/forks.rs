@@ -18,7 +18,7 @@ fn id(position: u64, kind: StepKind) -> StepId {
 fn completed(position: u64, kind: StepKind) -> Entry {
     let usage = Usage { input_tokens: 7, ..Usage::default() };
     let started_at = Timestamp::from_millis(1);
-    Entry::StepCompleted { id: id(position, kind), attempt: 1, started_at, output: json!(position), usage }
+    Entry::StepCompleted { id: id(position, kind), attempt: 1, started_at, output: json!(position), usage, look: false }
 }
 
 fn failed(position: u64, kind: StepKind, class: ErrorClass) -> Entry {

@@ -59,10 +59,12 @@ pub async fn fork<S: Store>(store: &S, source: &JobRef, asked: ForkOrder) -> Res
     let found = store.job(source).await?.ok_or(OutsideError::NoJob)?;
     let batches = store.journal(source.job, Seq::FIRST).await?;
     let journal = Journal::read(batches.iter().cloned())?;
-    let fork = place(store, source, &asked, &batches, &journal).await?;
+    let known = known(store, source, asked.id).await?;
+    let fork = place(source, &asked, known.as_ref(), &batches, &journal)?;
     let kept = fork::kept(&batches, &fork)?;
     let repeats = fork::repeats(&batches, &kept);
-    if !asked.repeat_effects {
+    // A fork that is there has been allowed, whatever the other job has done since: a repeated request is answered with it.
+    if !asked.repeat_effects && known.as_ref() != Some(&fork) {
         let once: Vec<String> = repeats.iter().filter(|(_, once)| *once).map(|(id, _)| id.name.clone()).collect();
         if !once.is_empty() {
             return Err(OutsideError::Repeats { effects: once });
@@ -78,26 +80,44 @@ fn count(kept: &[Kept]) -> u64 {
 
 /// Where the fork begins. The other job may go on, so the place is made a position here, once: a request that is repeated
 /// finds the place of its first time.
-async fn place<S: Store>(
-    store: &S,
+fn place(
     source: &JobRef,
     asked: &ForkOrder,
+    known: Option<&Fork>,
     batches: &[Batch],
     journal: &Journal,
 ) -> Result<Fork, OutsideError> {
     let at = |at: Seq| Fork { job: source.job, at, without_failures: false };
     match &asked.from {
-        Place::LastGood => {
-            let reference = JobRef { tenant: source.tenant.clone(), job: asked.id };
-            match store.job(&reference).await?.map(|known| known.order.origin) {
-                Some(Origin::Forked(known)) if known.job == source.job && known.without_failures => Ok(known),
-                _ => Ok(Fork { without_failures: true, ..at(journal.next()) }),
-            }
-        }
+        Place::LastGood => match known.filter(|known| known.without_failures) {
+            Some(known) => Ok(known.clone()),
+            None => Ok(Fork { without_failures: true, ..at(journal.next()) }),
+        },
         Place::Position(seq) if *seq >= Seq::FIRST && *seq <= journal.next() => Ok(at(*seq)),
         Place::Position(_) => Err(OutsideError::NoPosition),
+        // The step may have been done anew since.
+        Place::Step(step)
+            if known.is_some_and(|known| !known.without_failures && stands_at(step, known.at, batches)) =>
+        {
+            known.cloned().ok_or(OutsideError::NoPosition)
+        }
         Place::Step(step) => first_of(step, batches).map(at).ok_or(OutsideError::NoPosition),
     }
+}
+
+/// The place of the fork that is there under this id already, of the same job.
+async fn known<S: Store>(store: &S, source: &JobRef, id: JobId) -> Result<Option<Fork>, OutsideError> {
+    let reference = JobRef { tenant: source.tenant.clone(), job: id };
+    match store.job(&reference).await?.map(|known| known.order.origin) {
+        Some(Origin::Forked(known)) if known.job == source.job => Ok(Some(known)),
+        Some(Origin::Submitted | Origin::Forked(_) | Origin::Imported(_)) | None => Ok(None),
+    }
+}
+
+/// Whether an entry of this step stands at a position.
+fn stands_at(step: &StepKey, at: Seq, batches: &[Batch]) -> bool {
+    let entries = batches.iter().flat_map(|batch| (batch.at.0..).zip(&batch.entries));
+    entries.filter(|(seq, _)| *seq == at.0).any(|(_, entry)| entry.step().is_some_and(|id| id.key == *step))
 }
 
 /// Where a step begins, behind the last replay that had it done again.

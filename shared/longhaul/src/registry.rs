@@ -18,15 +18,15 @@ use crate::store::StoreError;
 
 type Run = Rc<dyn Fn(Ctx, Value) -> LocalBoxFuture<'static, Result<Value>>>;
 
-type Leave = Rc<dyn Fn(Vec<Recorded>) -> LocalBoxFuture<'static, ()>>;
+type Leave = Rc<dyn for<'a> Fn(&'a [Recorded<'a>]) -> LocalBoxFuture<'a, ()>>;
 
 /// A step with its recorded result.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Recorded {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Recorded<'a> {
     /// The author's name for it.
-    pub name: String,
+    pub name: &'a str,
     /// The result.
-    pub output: Value,
+    pub output: &'a Value,
 }
 
 /// An agent's code, ready to be driven.
@@ -69,15 +69,20 @@ impl Agent {
     #[must_use]
     pub fn leaving<F>(mut self, leave: F) -> Self
     where
-        F: AsyncFn(Vec<Recorded>) + 'static,
+        F: for<'a> AsyncFn(&'a [Recorded<'a>]) + 'static,
     {
         let leave = Rc::new(leave);
-        self.leave = Some(Rc::new(move |steps| {
-            let leave = Rc::clone(&leave);
-            async move { leave(steps).await }.boxed_local()
-        }));
+        self.leave = Some(Rc::new(move |steps| leaves(Rc::clone(&leave), steps)));
         self
     }
+}
+
+/// The future of one leave, which borrows what it is told of.
+fn leaves<'a, F>(leave: Rc<F>, steps: &'a [Recorded<'a>]) -> LocalBoxFuture<'a, ()>
+where
+    F: for<'b> AsyncFn(&'b [Recorded<'b>]) + 'static,
+{
+    async move { leave(steps).await }.boxed_local()
 }
 
 impl fmt::Debug for Agent {

@@ -12,10 +12,9 @@ use longhaul_engine::entry::StepId;
 use longhaul_engine::job::Usage;
 use longhaul_engine::journal::StepState;
 use longhaul_engine::retry::{AfterFailure, RetryPolicy, after_failure};
-use longhaul_engine::{Entry, ErrorClass, Failure, JobId, StepKey, StepKind, Timestamp, budget, limits, wait};
+use longhaul_engine::{Entry, ErrorClass, Failure, JobId, Seq, StepKey, StepKind, Timestamp, budget, limits, wait};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::ctx::{Ctx, from_json, recorded, to_json};
 use crate::error::{Error, Result, StepError};
@@ -27,11 +26,22 @@ use crate::shared::{Halt, Shared};
 pub struct EffectKey {
     job: JobId,
     step: StepKey,
+    asks_anew: Option<Seq>,
 }
 
 impl EffectKey {
     pub(crate) const fn step(&self) -> &StepKey {
         &self.step
+    }
+
+    /// The key for a question to a model: another one behind a replay that changed what the job asks. Under the first one, a
+    /// provider that honours keys would go on giving the answer to the question of before.
+    #[must_use]
+    pub fn of_question(&self) -> String {
+        match self.asks_anew {
+            Some(at) => format!("{self}/asked-anew-{}", at.0),
+            None => self.to_string(),
+        }
     }
 }
 
@@ -48,6 +58,7 @@ pub(crate) struct StepOptions<T> {
     reserve_tokens: u64,
     reserve_micros: Option<u64>,
     usage: fn(&T) -> Usage,
+    look: bool,
 }
 
 impl<T> Default for StepOptions<T> {
@@ -58,6 +69,7 @@ impl<T> Default for StepOptions<T> {
             reserve_tokens: 0,
             reserve_micros: None,
             usage: |_| Usage::default(),
+            look: false,
         }
     }
 }
@@ -104,6 +116,13 @@ pub struct Step<'a, T, F> {
 
 impl<T, F> Step<'_, T, F> {
     options!();
+
+    /// Says that it is a look, behind a sleep, at what is made elsewhere for this job: the two count for nothing in a budget
+    /// of steps, since how often one must look is not the agent's choice.
+    pub fn look(mut self) -> Self {
+        self.options.look = true;
+        self
+    }
 }
 
 impl<'a, T, F> IntoFuture for Step<'a, T, F>
@@ -151,7 +170,8 @@ where
 
     fn into_future(self) -> Self::IntoFuture {
         let Self { ctx, id, body, options } = self;
-        let key = EffectKey { job: ctx.job_id(), step: id.key.clone() };
+        let asks_anew = ctx.shared.journal.borrow().asks_anew();
+        let key = EffectKey { job: ctx.job_id(), step: id.key.clone(), asks_anew };
         async move { run(&ctx.shared, id, &options, async || body(key.clone()).await).await }.boxed_local()
     }
 }
@@ -259,14 +279,12 @@ where
     let _settling = settling.unwrap_or_else(|| shared.settling());
     drop(on_stage);
     let entry = match result.and_then(|value| Ok((to_json(id, &value)?, (options.usage)(&value)))) {
-        Ok((output, usage)) => completed(id, attempt, started_at, output, usage),
+        Ok((output, usage)) => {
+            Entry::StepCompleted { id: id.clone(), attempt, started_at, output, usage, look: options.look }
+        }
         Err(error) => failed(shared, id, &options.retry, attempt, started_at, error),
     };
     shared.append_outcome(false, Box::new(move |_| Some(entry.clone()))).await;
-}
-
-fn completed(id: &StepId, attempt: u32, started_at: Timestamp, output: Value, usage: Usage) -> Entry {
-    Entry::StepCompleted { id: id.clone(), attempt, started_at, output, usage }
 }
 
 fn failed(
@@ -311,7 +329,7 @@ async fn reserve(shared: &Rc<Shared>, needs: Held, now: Timestamp) -> Reserved {
     let checked = {
         let journal = shared.journal.borrow();
         let held = wanted.plus(journal.held_for_children());
-        budget::check(&shared.budget.get(), journal.totals(), held, shared.order.submitted_at, now)
+        budget::check(&shared.budget.get(), &journal.counted(), held, shared.order.submitted_at, now)
     };
     match checked {
         Ok(()) => {

@@ -66,7 +66,7 @@ impl Page {
                 self.line(seq, &format!("claimed, epoch {}{how}", epoch.0));
             }
             Entry::StepStarted { id } => self.line(seq, &format!("{} begins", step(id))),
-            Entry::StepCompleted { id, attempt, started_at: _, output, usage } => {
+            Entry::StepCompleted { id, attempt, started_at: _, output, usage, look: _ } => {
                 self.line(seq, &format!("{} completed{}", step(id), at_attempt(*attempt)));
                 self.used(usage);
                 self.below("output", output);

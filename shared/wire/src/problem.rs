@@ -3,6 +3,8 @@
 //! A problem's `type` is stable and is what programs decide by; its `detail` tells a person what was attempted, with
 //! what, and what to do next. Neither repeats secrets or bodies.
 
+mod detail;
+
 use std::time::Duration;
 
 use longhaul_engine::admission::Limit;
@@ -11,7 +13,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use crate::limits;
 use crate::text::shortened;
 use crate::token::Scope;
 
@@ -70,6 +71,11 @@ pub enum Problem {
         /// The method.
         method: String,
     },
+    /// Events come as a stream, but not at this address.
+    NoStreamHere {
+        /// Where they do; none where they do nowhere.
+        streams: Option<String>,
+    },
     /// No such job of this tenant.
     NoSuchJob {
         /// What was asked for.
@@ -107,7 +113,7 @@ pub enum Problem {
     InvalidInput {
         /// The agent and version.
         agent: String,
-        /// What is wrong, at most [`limits::VIOLATIONS_MAX`].
+        /// What is wrong, at most [`VIOLATIONS_MAX`](crate::limits::VIOLATIONS_MAX).
         violations: Vec<Violation>,
     },
     /// An agent's definition has faults.
@@ -206,6 +212,7 @@ impl Problem {
             | Self::NoSuchAgent { .. }
             | Self::NoSuchDelivery { .. } => 404,
             Self::MethodNotAllowed { .. } => 405,
+            Self::NoStreamHere { .. } => 406,
             Self::JobEnded { .. } | Self::JobFull | Self::NotReplayable { .. } | Self::RepeatsEffects { .. } => 409,
             Self::BodyTooLarge { .. } => 413,
             Self::UnsupportedMediaType { .. } => 415,
@@ -224,6 +231,7 @@ impl Problem {
             Self::NotAllowed { .. } => "not-allowed",
             Self::UnknownRoute { .. } => "unknown-route",
             Self::MethodNotAllowed { .. } => "method-not-allowed",
+            Self::NoStreamHere { .. } => "no-stream-here",
             Self::NoSuchJob { .. } => "no-such-job",
             Self::NoSuchAgent { .. } => "no-such-agent",
             Self::InvalidJson { .. } => "invalid-json",
@@ -254,6 +262,7 @@ impl Problem {
             Self::NotAllowed { .. } => "The token does not allow this",
             Self::UnknownRoute { .. } => "There is nothing at this address",
             Self::MethodNotAllowed { .. } => "This address does not know the method",
+            Self::NoStreamHere { .. } => "This address gives whole answers only",
             Self::NoSuchJob { .. } => "There is no such job",
             Self::NoSuchAgent { .. } => "There is no such agent",
             Self::InvalidJson { .. } => "The body is not valid JSON",
@@ -273,78 +282,6 @@ impl Problem {
             Self::LimitReached { .. } => "The tenant uses as much as it may",
             Self::Unavailable { .. } => "The service cannot answer now",
             Self::Internal => "The service has a fault",
-        }
-    }
-
-    /// What was attempted, with what, and what to do next.
-    #[must_use]
-    pub fn detail(&self) -> String {
-        let echo = |text: &str| shortened(text, limits::ECHO_LENGTH_MAX);
-        match self {
-            Self::NotAuthenticated => "Send `Authorization: Bearer <token>` with a token of the configured issuer and \
-                                       audience that has not expired and names a tenant."
-                .into(),
-            Self::NotAllowed { scope } => {
-                format!("This call needs the scope `{}`; ask for a token that has it.", scope.as_str())
-            }
-            Self::UnknownRoute { path } => {
-                format!("`{}` is no address of this service; GET /openapi.json lists them all.", echo(path))
-            }
-            Self::MethodNotAllowed { method } => {
-                format!("`{}` is not a method of this address; the header Allow lists those that are.", echo(method))
-            }
-            Self::NoSuchJob { job } => {
-                format!("No job `{}` belongs to the tenant of this token; check the id and the token.", echo(job))
-            }
-            Self::NoSuchAgent { agent } => format!(
-                "No agent `{}` ships with this service or was defined by the tenant of this token; GET /v1/agents lists \
-                 those that are there.",
-                echo(agent)
-            ),
-            Self::InvalidJson { line, column, detail } => {
-                format!("The body cannot be read at line {line}, column {column}: {detail}.")
-            }
-            Self::InvalidField { field, detail } if field.is_empty() => format!("The body: {detail}."),
-            Self::InvalidField { field, detail } => format!("`{field}`: {detail}."),
-            Self::InvalidParameter { name, detail } => format!("`{name}`: {detail}."),
-            Self::InvalidInput { agent, violations } => input_detail(agent, violations),
-            Self::InvalidDefinition { faults } => definition_detail(faults),
-            Self::UnknownAgent { agent, known } => {
-                format!("No agent `{}` is registered; there are {}.", echo(agent), known.join(", "))
-            }
-            Self::UnsupportedMediaType { sent, taken } => {
-                format!("It came as `{}`; send it uncompressed, with `Content-Type: {taken}`.", echo(sent))
-            }
-            Self::BodyTooLarge { bytes_max } => {
-                format!("At most {bytes_max} bytes are taken; put larger inputs into object storage and name them.")
-            }
-            Self::KeyReused => "This Idempotency-Key was used for a request with a different body; take a new key, or \
-                                send the first body again to get its answer."
-                .into(),
-            Self::JobEnded { status } => format!(
-                "{} Only a replay (POST …/replay) of a job that FAILED or was CANCELLED opens it again.",
-                stands(*status, "The job has ended and takes nothing in any more.")
-            ),
-            Self::JobFull => {
-                "The job's journal has no room for further requests from outside. Submit another job.".into()
-            }
-            Self::RepeatsEffects { effects } => effects_detail(effects),
-            Self::NotReplayable { status } => format!(
-                "{} Only a job that FAILED or was CANCELLED can be replayed.",
-                stands(*status, "The job is not in a state to be replayed.")
-            ),
-            Self::NoSuchDelivery { delivery } => {
-                format!("The job has no delivery `{}`, or none any more; GET …/deliveries lists them.", echo(delivery))
-            }
-            Self::LimitReached { limit, value, retry_after } => limit_detail(*limit, *value, *retry_after),
-            Self::Unavailable { retry_after } => format!(
-                "A service that this one stands on did not answer. Whether the request took effect is not known; \
-                 send it again in {} s, with the same Idempotency-Key.",
-                retry_after.as_secs()
-            ),
-            Self::Internal => "The request met a fault of the service, which has been logged under the request id; \
-                               tell the operator the id."
-                .into(),
         }
     }
 
@@ -379,6 +316,7 @@ impl Problem {
             Self::InvalidInput { agent, violations } => json!({ "agent": agent, "violations": violations }),
             Self::InvalidDefinition { faults } => json!({ "faults": faults }),
             Self::UnknownAgent { known, .. } => json!({ "known": known }),
+            Self::NoStreamHere { streams: Some(streams) } => json!({ "streams": streams }),
             Self::BodyTooLarge { bytes_max } => json!({ "bytes_max": bytes_max }),
             Self::LimitReached { limit, value, .. } => json!({ "limit": limit.as_str(), "value": value }),
             Self::JobEnded { status: Some(status) } | Self::NotReplayable { status: Some(status) } => {
@@ -387,6 +325,7 @@ impl Problem {
             Self::NotAuthenticated
             | Self::UnknownRoute { .. }
             | Self::MethodNotAllowed { .. }
+            | Self::NoStreamHere { streams: None }
             | Self::NoSuchJob { .. }
             | Self::NoSuchAgent { .. }
             | Self::NoSuchDelivery { .. }
@@ -428,32 +367,6 @@ const fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add((wait.subsec_nanos() > 0) as u64)
 }
 
-/// What is said of a tenant's limit.
-fn limit_detail(limit: Limit, value: u64, retry_after: Duration) -> String {
-    let wait = whole_seconds(retry_after);
-    match limit {
-        Limit::JobsOpen => format!(
-            "`jobs_open`: the tenant may have {value} jobs that have not ended. Wait until some have, or cancel those that \
-             nobody needs, and send the request again in {wait} s."
-        ),
-        Limit::SubmissionsPerSecond => format!(
-            "`submissions_per_second`: the tenant may submit {value} jobs a second over time. Send the request again in \
-             {wait} s, with the same Idempotency-Key, and spread submissions out."
-        ),
-        Limit::Connections => format!(
-            "`connections`: the tenant may have {value} WebSocket connections at a time. Close some, watch several jobs \
-             over one, and connect again in {wait} s."
-        ),
-    }
-}
-
-fn stands(status: Option<Status>, otherwise: &str) -> String {
-    match status {
-        Some(status) => format!("The job is {}.", status.as_str()),
-        None => otherwise.to_owned(),
-    }
-}
-
 /// A problem as it is sent (`application/problem+json`, RFC 9457).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(title = "Problem")]
@@ -479,38 +392,8 @@ pub struct ProblemBody {
     #[schema(example = "/input/topic")]
     pub field: Option<String>,
     /// What this kind says besides: `violations`, `known`, `line` and `column`, `parameter`, `scope`, `job_status`,
-    /// `limit` and `value`.
+    /// `limit` and `value`, `streams`.
     #[serde(flatten)]
     #[schema(value_type = std::collections::BTreeMap<String, Value>, additional_properties)]
     pub extras: Map<String, Value>,
-}
-
-fn effects_detail(effects: &[String]) -> String {
-    format!(
-        "The job may have done these effects, each declared to happen once at most: {}. Fork from behind them, or set \
-         `repeat_effects`.",
-        shortened(&effects.join(", "), limits::REASON_LENGTH_MAX)
-    )
-}
-
-/// What is said of an input that an agent does not take.
-fn input_detail(agent: &str, violations: &[Violation]) -> String {
-    match violations.first() {
-        Some(first) => format!("`{}`: {}; GET /v1/agents has the schema of {agent}.", first.field, first.detail),
-        None => format!("The input does not have the form that {agent} asks for; GET /v1/agents has its schema."),
-    }
-}
-
-/// What is said of a definition with faults.
-fn definition_detail(faults: &[Fault]) -> String {
-    let Some(Fault { line, field, detail, help }) = faults.first() else {
-        return "The definition has faults; nothing was saved.".to_owned();
-    };
-    let field = if field.is_empty() { "the definition" } else { field };
-    let help = if help.is_empty() { String::new() } else { format!("; {help}") };
-    let more = match faults.len() {
-        1 => String::new(),
-        all => format!(" There are {all} faults in all."),
-    };
-    format!("Line {line}: {field} {detail}{help}.{more} Nothing was saved.")
 }

@@ -66,6 +66,7 @@ fn entries() -> Vec<Entry> {
         started_at: at(100),
         output: json!({ "notes": ["a", "b"] }),
         usage,
+        look: false,
     };
     let by = || "user-1".to_owned();
     vec![

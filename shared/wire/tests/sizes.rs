@@ -25,8 +25,22 @@ fn entries(text: &str) -> Vec<Entry> {
     let at = Timestamp::from_millis(0);
     let value = json!({ "a": text, "b": [text, text] });
     vec![
-        Entry::StepCompleted { id: id(), attempt: 1, started_at: at, output: value.clone(), usage: Usage::default() },
-        Entry::StepCompleted { id: id(), attempt: 1, started_at: at, output: json!(text), usage: Usage::default() },
+        Entry::StepCompleted {
+            id: id(),
+            attempt: 1,
+            started_at: at,
+            output: value.clone(),
+            usage: Usage::default(),
+            look: false,
+        },
+        Entry::StepCompleted {
+            id: id(),
+            attempt: 1,
+            started_at: at,
+            output: json!(text),
+            usage: Usage::default(),
+            look: false,
+        },
         Entry::AttemptFailed {
             id: id(),
             attempt: 1,

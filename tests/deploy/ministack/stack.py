@@ -29,7 +29,8 @@ BINARIES = Path(os.environ.get("LONGHAUL_BINARIES", ROOT / "target" / "debug"))
 NAME = "longhaul"
 ISSUER, AUDIENCE, TENANT = "https://issuer.example/", "longhaul", "acme"
 FUNCTIONS = {"ApiFunction": "longhaul-api", "WorkerFunction": "longhaul-worker",
-             "WebSocketFunction": "longhaul-websocket", "SweeperFunction": "longhaul-sweeper"}
+             "WebSocketFunction": "longhaul-websocket", "SweeperFunction": "longhaul-sweeper",
+             "StreamsFunction": "longhaul-api"}
 # MiniStack's own; any would do.
 REGION, KEY_ID, KEY = "us-east-1", "test", "test"
 # The shortest invocation that the template offers, so that a job of half a minute needs two.
@@ -129,6 +130,7 @@ class Stack:
             "ModelUrl": f"{self.outside.url}/v1", "ModelName": "a-model",
             "ModelTimeLimitSeconds": str(MODEL_TIME_LIMIT_SECONDS),
             "Architecture": "x86_64",
+            "EventStreamsMax": "5",
             "WorkerTimeoutSeconds": str(WORKER_TIMEOUT_SECONDS),
             "LogLevel": "DEBUG",
         }
@@ -156,6 +158,12 @@ class Stack:
     def api(self) -> str:
         """The address of the HTTP API."""
         return f"{self.endpoint}/_aws/execute-api/{self.resources['HttpApi']}/$default"
+
+    @property
+    def events(self) -> str:
+        """The address where events come as a stream, as a path of the emulator."""
+        host = self.outputs["EventsUrl"].split("/")[2]
+        return f"{self.endpoint}/_aws/lambda-url/{host.split('.')[0]}"
 
     @property
     def websocket(self) -> str:

@@ -112,6 +112,38 @@ def test_a_job_goes_on_over_invocations_and_is_watched(stack: Stack) -> None:
     assert len(keys) == len(set(keys)) == steps, "no step asked the model twice"
 
 
+def stream(stack: Stack, path: str, token: str | None = None, **headers: str) -> tuple[int, str]:
+    """One call of the address that streams: status and body."""
+    request = urllib.request.Request(stack.events + path)
+    request.add_header("accept", "text/event-stream")
+    request.add_header("authorization", f"Bearer {token or stack.token()}")
+    for name, value in headers.items():
+        request.add_header(name.replace("_", "-"), value)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def test_events_come_as_a_stream_where_the_api_says(stack: Stack) -> None:
+    job = submit(stack, "streamed", steps=3)
+    until(stack, job, "COMPLETED")
+    status, refused = call(stack, "GET", f"/v1/jobs/{job}/events", accept="text/event-stream")
+    assert status == 406 and refused["streams"] == stack.outputs["EventsUrl"].rstrip("/"), refused
+    _, page = call(stack, "GET", f"/v1/jobs/{job}/events")
+    status, text = stream(stack, f"/v1/jobs/{job}/events")
+    events = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+    assert status == 200 and events == page["events"], text
+    ids = [line.removeprefix("id: ") for line in text.splitlines() if line.startswith("id: ")]
+    status, rest = stream(stack, f"/v1/jobs/{job}/events", last_event_id=ids[-2])
+    assert status == 200 and rest.count("data: ") == 1, rest
+    assert stream(stack, f"/v1/jobs/{job}/events", last_event_id=ids[-1])[0] == 204
+    assert stream(stack, f"/v1/jobs/{job}/events", token="nonsense")[0] == 401
+    assert stream(stack, f"/v1/jobs/{job}/events", token=stack.token(tenant="other"))[0] == 404
+    assert stream(stack, "/v1/jobs")[0] == 404, "it gives events and nothing else"
+
+
 def test_a_failure_is_a_dead_letter_and_is_replayed_mended(stack: Stack) -> None:
     job = submit(stack, "broken", steps=3, fail_at=2)
     failed = until(stack, job, "FAILED")

@@ -124,7 +124,11 @@ async fn what_a_newer_version_wrote_outlives_the_queues_patience() {
     let batch: aws_lambda_events::sqs::SqsEvent = serde_json::from_value(event).unwrap();
     let often = longhaul_worker::often_received(&batch.records);
     let mut answer = worker.handle(batch, &request_id(), deadline_in(LONG)).await.unwrap();
-    longhaul_worker::put_off(&ground.store, &often, &mut answer).await;
+    // Without time for it the message stays in the queue: an answer that came too late would keep them all there.
+    let (before, late) = (answer.clone(), Timestamp::from_millis(deadline_in(Duration::from_millis(100))));
+    longhaul_worker::put_off(&ground.store, &often, &mut answer, late).await;
+    assert_eq!((&answer, ground.depth().await.delayed), (&before, 0));
+    longhaul_worker::put_off(&ground.store, &often, &mut answer, Timestamp::from_millis(deadline_in(LONG))).await;
     let stays: Vec<&str> = answer.batch_item_failures.iter().map(|failure| failure.item_identifier.as_str()).collect();
     assert_eq!(stays, ["seldom", "junk"]);
     assert_eq!(ground.depth().await.delayed, 1, "the other waits in the queue, as it was");

@@ -97,6 +97,15 @@ impl Everything {
         serde_json::from_str(&text).unwrap_or(Value::Null)
     }
 
+    /// Reads a job's events as a stream, to its end.
+    fn stream(&mut self, job: &str) {
+        let url = format!("{}/v1/jobs/{job}/events", self.stack.address("api"));
+        let request = reqwest::Client::new().get(url).bearer_auth(&self.token).header("accept", "text/event-stream");
+        let text = self.outside.runtime.block_on(async { request.send().await.unwrap().text().await.unwrap() });
+        assert!(text.contains("longhaul.AgentJobCompleted"), "{text}");
+        writeln!(self.answers, "{text}").unwrap();
+    }
+
     /// A call of DynamoDB or SQS by somebody with rights in the account.
     pub(crate) fn aws(&self, service: &str, target: &str, body: &Value) -> Value {
         self.outside.runtime.block_on(aws(&self.stack.address(service), target, body))
@@ -160,6 +169,7 @@ impl Everything {
         for path in ["", "/events", "/journal", "/deliveries"] {
             self.call("GET", &format!("/v1/jobs/{job}{path}"), None);
         }
+        self.stream(&job);
         let delivered = self.call("GET", &format!("/v1/jobs/{job}/deliveries"), None);
         let delivery = delivered["deliveries"][0]["id"].as_str().unwrap();
         // An event's id holds the job's, with a stroke between.

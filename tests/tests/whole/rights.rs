@@ -13,7 +13,7 @@ use crate::everything::{Brought, Everything};
 
 /// Services that the embedded stack has. Calls of others go to AWS itself or nowhere, so that nothing can be seen of them.
 const EMBEDDED: [&str; 4] = ["dynamodb", "sqs", "s3", "execute-api"];
-const FUNCTIONS: [&str; 4] = ["api", "worker", "websocket", "sweeper"];
+const FUNCTIONS: [&str; 5] = ["api", "streams", "worker", "websocket", "sweeper"];
 
 /// A right as the list has it: function, action, resource, and the keys that it is bound to.
 type Allowed = BTreeMap<(String, String, String), Vec<String>>;

@@ -20,7 +20,7 @@ use longhaul_wire::token::expires_at;
 use longhaul_wire::{Event, Problem, limits};
 use tokio::time::Instant;
 
-use super::events::ANSWER_RESERVE;
+use super::events::{ANSWER_RESERVE, end_at, has_seen_the_end};
 use crate::answer::Refused;
 use crate::service::{Service, now};
 use crate::watch;
@@ -87,8 +87,9 @@ pub(super) async fn open(
         until: Instant::now() + time_left(invocation, headers),
     };
     // What is there is read before the answer begins, so that a store that does not answer is a problem and no stream.
-    let nothing_new = reading.fill().await?.is_empty();
-    if nothing_new && (reading.ended || item.progress.state.is_terminal()) {
+    let end_at_position = reading.fill().await?;
+    reading.ended = end_at_position.unwrap_or_default();
+    if reading.ready.is_empty() && has_seen_the_end(end_at_position, &item) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let opening = stream::iter([Ok(sse::Event::default().retry(RETRY).comment("events follow"))]);
@@ -143,19 +144,13 @@ fn follow(reading: Reading) -> impl Stream<Item = Result<sse::Event, Infallible>
 }
 
 impl Reading {
-    /// Reads what stands behind the position; what came of it.
-    async fn fill(&mut self) -> Result<&VecDeque<Event>, Refused> {
-        // From the event before on, so that it shows whether the job had ended there.
+    /// Reads what stands behind the position; whether what stands at it is the job's end, if anything does.
+    async fn fill(&mut self) -> Result<Option<bool>, Refused> {
         let from = Seq(self.after.max(Seq::FIRST.0));
         let batches = self.store.journal_part(self.job, from, limits::EVENTS_PAGE_MAX).await?;
-        for event in batches.iter().flat_map(|batch| Event::of_batch(self.job, batch)) {
-            if event.sequence.0 == self.after {
-                self.ended = event.is_end();
-            } else if event.sequence.0 > self.after {
-                self.ready.push_back(event);
-            }
-        }
-        Ok(&self.ready)
+        let events = batches.iter().flat_map(|batch| Event::of_batch(self.job, batch));
+        self.ready.extend(events.filter(|event| event.sequence.0 > self.after));
+        Ok(end_at(self.job, self.after, &batches))
     }
 
     /// Waits for the next batch, and takes it.

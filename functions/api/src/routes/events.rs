@@ -8,10 +8,10 @@ use axum::response::Response;
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use lambda_http::Context;
-use longhaul::engine::{Batch, JobId, Seq};
+use longhaul::engine::{Batch, Job, JobId, Seq};
 use longhaul_wire::events::EventList;
 use longhaul_wire::problem::ProblemBody;
-use longhaul_wire::{Event, Scope, limits};
+use longhaul_wire::{Event, Problem, Scope, limits};
 use tokio::time::Instant;
 
 use super::event_stream;
@@ -50,7 +50,8 @@ pub(super) fn deadline(seconds: u64, context: Option<&Context>) -> Instant {
 /// With `Accept: text/event-stream` they come as they happen, as server-sent events: `id` is the position to resume from
 /// (`Last-Event-ID`, which stands above `after`), `data` the event. The stream ends with the job, with the token, and
 /// otherwise after a while; who resumes misses nothing. Resumed behind the job's end, the answer is 204, at which an
-/// `EventSource` stops.
+/// `EventSource` stops. Where this address gives whole answers only, as an HTTP API of AWS does, the answer is 406, and
+/// its `streams` is the address that streams, if the deployment has one.
 #[utoipa::path(
     get, path = "/v1/jobs/{id}/events", tag = "jobs", operation_id = "getEvents",
     params(
@@ -82,15 +83,18 @@ pub(super) async fn events(
     let store = service.store();
     let item = watch::item(store, &called.job(job)).await?;
     if event_stream::asked(&headers) {
+        let config = store.config();
+        if !config.response_stream {
+            return Err(Refused(Problem::NoStreamHere { streams: config.stream_url.clone() }));
+        }
         let after = event_stream::last_event_id(&headers)?.unwrap_or(after);
         return event_stream::open(&service, item, after, invocation.0.as_ref(), &headers).await;
     }
     // What the reader has seen last, a page, and one more that tells whether anything follows.
     let part = store.journal_part(job, Seq(after.max(Seq::FIRST.0)), limits::EVENTS_PAGE_MAX + 2).await?;
     let mut page = page(job, after, &part);
-    if page.events.is_empty() && !page.ended {
-        // A reader that is ahead of the journal has seen the end if the job has ended.
-        page.ended = item.progress.state.is_terminal();
+    if page.events.is_empty() {
+        page.ended = has_seen_the_end(end_at(job, after, &part), &item);
     }
     if page.events.is_empty() && !page.ended && wait > 0 {
         let until = deadline(wait, invocation.0.as_ref());
@@ -99,6 +103,19 @@ pub(super) async fn events(
         }
     }
     Ok(json(StatusCode::OK, &page))
+}
+
+/// Whether what stands at a position is the job's end; none when nothing stands there.
+pub(super) fn end_at(job: JobId, position: u64, batches: &[Batch]) -> Option<bool> {
+    let mut events = batches.iter().flat_map(|batch| Event::of_batch(job, batch));
+    events.find(|event| event.sequence.0 == position).map(|event| event.is_end())
+}
+
+/// Whether a reader behind whom nothing follows has seen the job's end. What stands at its position says so itself. The
+/// item was read before, and the job may have been opened again since; it speaks for a reader who is ahead of the journal
+/// alone.
+pub(super) fn has_seen_the_end(end_at_position: Option<bool>, item: &Job) -> bool {
+    end_at_position.unwrap_or_else(|| item.progress.state.is_terminal())
 }
 
 /// The events behind `after` of batches that may begin with the one that holds `after` itself.

@@ -18,7 +18,7 @@ use jsonwebtoken::Algorithm;
 use longhaul::engine::{Batch, Entry, Job, JobId, JobState, Journal, Seq, Timestamp};
 use longhaul::outside::fresh_nonce;
 use longhaul::store::{Append, JobRef, Store, Write};
-use longhaul_api::{Service, router};
+use longhaul_api::{Service, router, streams};
 use longhaul_aws::dynamo::table_definition;
 use longhaul_aws::{AwsStore, Config};
 use longhaul_engine::job::{JobWrite, Progress};
@@ -30,6 +30,9 @@ use tower::ServiceExt;
 
 pub(crate) const ISSUER: &str = "https://id.example.test/";
 pub(crate) const AUDIENCE: &str = "api://runner";
+
+/// Where events come as a stream.
+pub(crate) const STREAMS: &str = "https://streams.example.test";
 
 /// Limits of tenants who test them; all others have the usual ones.
 const LIMITS: &str = r#"{"tenants": {
@@ -78,6 +81,8 @@ pub(crate) struct Shelves {
 pub(crate) struct World {
     pub(crate) store: AwsStore,
     pub(crate) router: Router,
+    /// The function that streams.
+    pub(crate) streams: Router,
     pub(crate) shelves: Arc<Mutex<Shelves>>,
     pub(crate) issuer: Issuer,
     key: SigningKey,
@@ -112,6 +117,7 @@ impl World {
                 "LONGHAUL_WEBHOOK_QUEUE_URL" => format!("{front}/1/longhaul-webhooks"),
                 "LONGHAUL_TENANT_LIMITS" => LIMITS.to_owned(),
                 "LONGHAUL_BUCKET" => "payloads".to_owned(),
+                "LONGHAUL_STREAM_URL" => STREAMS.to_owned(),
                 "AWS_REGION" => "eu-west-1".to_owned(),
                 "AWS_ACCESS_KEY_ID" => "test".to_owned(),
                 "AWS_SECRET_ACCESS_KEY" => "test".to_owned(),
@@ -121,16 +127,20 @@ impl World {
             Some(value)
         })
         .unwrap();
-        let store = AwsStore::connect(config).await;
-        let tokens = TokenCheck::new(TokenSettings {
+        let store = AwsStore::connect(config.clone()).await;
+        let settings = || TokenSettings {
             jwks_url: issuer.url(),
             issuer: ISSUER.into(),
             audience: AUDIENCE.into(),
             tenant_claim: "tenant".into(),
             scope_claim: "scope".into(),
-        });
-        let router = router(Service::new(store.clone(), tokens, agents::shipped().unwrap()));
-        Self { store, router, shelves, issuer, key, dynamodb, _stop: stop }
+        };
+        let service = |store| Service::new(store, TokenCheck::new(settings()), agents::shipped().unwrap());
+        let router = router(service(store.clone()));
+        let mut streaming = config;
+        streaming.response_stream = true;
+        let streams = streams(service(AwsStore::connect(streaming).await));
+        Self { store, router, streams, shelves, issuer, key, dynamodb, _stop: stop }
     }
 
     pub(crate) fn token(&self, tenant: &str, scopes: &str) -> String {

@@ -47,7 +47,7 @@ const STREAM_CONCURRENCY: usize = 64;
 /// Processes of the websocket function.
 const WEBSOCKET_CONCURRENCY: usize = 8;
 /// The functions, each of which signs with a key of its own, as each has a role of its own on AWS.
-const FUNCTIONS: [&str; 4] = ["api", "worker", "websocket", "sweeper"];
+const FUNCTIONS: [&str; 5] = ["api", "streams", "worker", "websocket", "sweeper"];
 /// Batches of webhook deliveries that are made at once. A receiver that hangs holds a process of the websocket function
 /// for some seconds, so not all of them.
 const WEBHOOK_BATCHES_AT_ONCE: usize = 4;
@@ -429,7 +429,7 @@ async fn add_functions(
     let streaming = [("LONGHAUL_RESPONSE_STREAM".to_owned(), "1".to_owned())];
     let streams = FunctionConfig {
         args: vec!["function".into(), "api".into()],
-        env: env_of("api").into_iter().chain(streaming).collect(),
+        env: env_of("streams").into_iter().chain(streaming).collect(),
         ..function("streams", STREAM_TIMEOUT, STREAM_CONCURRENCY)
     };
     let worker = FunctionConfig { env_in_turn, ..function("worker", options.worker_timeout, options.workers) };

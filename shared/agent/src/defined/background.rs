@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures::future::LocalBoxFuture;
-use longhaul::{Ctx, Error, ErrorClass, Failure, Recorded, RetryPolicy, StepError, Usage};
+use longhaul::{Ctx, EffectKey, ErrorClass, Failure, Recorded, RetryPolicy, StepError, Usage};
 use longhaul_definition::ModelChoice;
 use longhaul_llm::{Background, Message, ModelError, ModelReply, ModelRequest, ResponseId};
 use serde::{Deserialize, Serialize};
@@ -19,13 +19,13 @@ use serde_json::Value;
 use super::Defined;
 use super::equipment::{Equipment, Opened};
 use super::turn::{Answered, CutShort, Question, Reserve, of_definition, request, unpriced};
-use crate::model::tokens;
+use crate::model::{micros, sent, tokens};
 
 /// Distance of the first look: short answers are there by then, and a shorter wait would not let the worker go.
 const LOOK_FIRST: Duration = Duration::from_secs(2);
 /// The longest distance of two looks. The provider keeps an answer for about ten minutes after its end.
 const LOOK_MOST: Duration = Duration::from_secs(60);
-/// Looks at one response: about five hours. One that takes longer is lost.
+/// Looks at one response: about five hours. One that takes longer is stopped, and is over.
 const LOOKS_MAX: u32 = 300;
 /// Time of one short exchange with the provider; its own limit is half a minute.
 const LOOK_TIME: Duration = Duration::from_secs(35);
@@ -191,37 +191,43 @@ impl Asking<'_> {
             self.gives_up(over, failed_in_row) && same
         });
         let retry = if fails.is_some() { RetryPolicy::never() } else { self.agent.retry() };
-        let prices = &self.agent.equipment.prices;
-        let failed = |error: &ModelError| of_definition(prices, self.opened, &self.agent.definition, error);
         let time_limit = match &self.away.others {
             Some(_) => LOOK_TIME + self.agent.equipment.model_time_limit + super::CALL_MARGIN,
             None => LOOK_TIME,
         };
         ctx.effect(&format!("{} {BEGIN}", self.step), async |key| {
-            let mut request = self.request.clone();
-            request.idempotency_key = Some(key.to_string());
-            if let Some(over) = fails {
-                let error = StepError { failure: over.failure.clone(), retry_after: None, usage: Box::default() };
-                return self.ask_others(request, error).await;
-            }
-            match self.away.first.start(&request).await {
-                Ok((_, Background::Done { reply })) => {
-                    Ok(Begun::Answered { answered: Box::new(self.answered(self.opened, Ok(*reply))?) })
-                }
-                // Over as soon as it was taken: the same key would bring the same again.
-                Ok((_, Background::Failed { error })) if !failed(&error).failure.class.is_retryable() => {
-                    Ok(Begun::Answered { answered: Box::new(self.answered(self.opened, Err(error))?) })
-                }
-                // Whatever else it is by now, a look will see it.
-                Ok((response, _)) => Ok(Begun::Running { response }),
-                Err(error) => self.ask_others(request, failed(&error)).await,
-            }
+            self.begin_once(&key, fails).await.map_err(|error| error.sent(sent(&self.request)))
         })
         .retry(retry)
         .time_limit(time_limit)
         .metered(self.reserve.tokens, Begun::usage)
         .priced(self.reserve.micros)
         .await
+    }
+
+    async fn begin_once(&self, key: &EffectKey, fails: Option<&Over>) -> Result<Begun, StepError> {
+        let mut request = self.request.clone();
+        request.idempotency_key = Some(key.of_question());
+        if let Some(over) = fails {
+            let error = StepError { failure: over.failure.clone(), retry_after: None, usage: Box::default() };
+            return self.ask_others(request, error).await;
+        }
+        match self.away.first.start(&request).await {
+            Ok((_, Background::Done { reply })) => {
+                Ok(Begun::Answered { answered: Box::new(self.answered(self.opened, Ok(*reply))?) })
+            }
+            // Over as soon as it was taken: the same key would bring the same again.
+            Ok((_, Background::Failed { error })) if !self.failed(&error).failure.class.is_retryable() => {
+                Ok(Begun::Answered { answered: Box::new(self.answered(self.opened, Err(error))?) })
+            }
+            // Whatever else it is by now, a look will see it.
+            Ok((response, _)) => Ok(Begun::Running { response }),
+            Err(error) => self.ask_others(request, self.failed(&error)).await,
+        }
+    }
+
+    fn failed(&self, error: &ModelError) -> StepError {
+        of_definition(&self.agent.equipment.prices, self.opened, &self.agent.definition, error)
     }
 
     /// Asks the further models, in the foreground, where the first one cannot answer now.
@@ -251,14 +257,20 @@ impl Asking<'_> {
     /// Looks after a response until it is over.
     async fn follow(&self, ctx: &mut Ctx, id: &ResponseId) -> longhaul::Result<Result<Answered, Over>> {
         let (wait, look) = (format!("{} {WAIT}", self.step), format!("{} {LOOK}", self.step));
-        for number in 0..LOOKS_MAX {
+        let mut number = 0_u32;
+        loop {
             ctx.sleep(&wait, distance(number)).await?;
-            let replays = ctx.replays();
+            number = number.saturating_add(1);
+            let (replays, last) = (ctx.replays(), number >= LOOKS_MAX);
             let seen = ctx
-                .step(&look, async || self.look(id, replays).await)
+                .step(&look, async || {
+                    let seen = self.look(id, replays, last).await;
+                    seen.map_err(|error| error.sent(sent(&self.request)))
+                })
                 .retry(self.agent.retry())
                 .time_limit(LOOK_TIME)
                 .metered(0, Seen::usage)
+                .look()
                 .await?;
             match seen {
                 Seen::Running => {}
@@ -266,20 +278,25 @@ impl Asking<'_> {
                 Seen::Over { over } => return Ok(Err(*over)),
             }
         }
-        let message = format!("the response {id} was still being made after {LOOKS_MAX} looks");
-        Err(Error::Terminal(Failure::new(ErrorClass::Timeout, message)))
     }
 
-    async fn look(&self, id: &ResponseId, replays: u32) -> Result<Seen, StepError> {
-        let prices = &self.agent.equipment.prices;
-        let failed = |error: &ModelError| of_definition(prices, self.opened, &self.agent.definition, error);
+    /// Looks once. At the last look what is still being made is stopped, and over: nobody comes back for it.
+    async fn look(&self, id: &ResponseId, replays: u32, last: bool) -> Result<Seen, StepError> {
+        let first = &self.away.first;
         let over = |failure: Failure, usage: Usage| Seen::Over { over: Box::new(Over { failure, replays, usage }) };
         let lost = |class: ErrorClass, what: &str| {
-            let message =
-                format!("the model `{}` gave no answer: the response {id} {what}", self.away.first.model_name());
+            let message = format!("the model `{}` gave no answer: the response {id} {what}", first.model_name());
             Failure::new(class, message)
         };
-        match self.away.first.poll(id, &self.request).await {
+        let state = match first.poll(id, &self.request).await {
+            Ok(Background::Running { .. }) if last => first.cancel(id, &self.request).await,
+            state => state,
+        };
+        match state {
+            Ok(Background::Running { .. } | Background::Cancelled { usage: None }) if last => {
+                let late = lost(ErrorClass::Timeout, "was still being made when it was last looked at");
+                Ok(over(late, Usage::default()))
+            }
             Ok(Background::Running { .. }) => Ok(Seen::Running),
             Ok(Background::Done { reply }) => {
                 Ok(Seen::Answered { answered: Box::new(self.answered(self.opened, Ok(*reply))?) })
@@ -290,13 +307,22 @@ impl Asking<'_> {
             },
             Ok(Background::Cancelled { usage }) => {
                 // Whoever stopped it, it gives no answer any more: a job that still wants one begins it anew.
-                let spent = usage.map(|usage| unpriced(tokens(&usage))).unwrap_or_default();
-                Ok(over(lost(ErrorClass::Transient, "was cancelled at the provider"), spent))
+                let class = if last { ErrorClass::Timeout } else { ErrorClass::Transient };
+                let spent = usage.map(|usage| self.spent(&usage)).unwrap_or_default();
+                Ok(over(lost(class, "was cancelled at the provider"), spent))
             }
             Ok(Background::Lost) => {
                 Ok(over(lost(ErrorClass::Transient, "is not known there any more"), Usage::default()))
             }
-            Err(error) => Err(failed(&error)),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// What a response without an answer has cost.
+    fn spent(&self, usage: &longhaul_llm::Usage) -> Usage {
+        match self.agent.equipment.prices.price(self.away.first.model_name(), usage) {
+            Ok(money) => Usage { money_micros: micros(money), ..tokens(usage) },
+            Err(_) => unpriced(tokens(usage)),
         }
     }
 }
@@ -313,9 +339,9 @@ fn distance_of_retry(retry: &RetryPolicy, failed_in_row: u32) -> Duration {
 }
 
 /// Asks the provider to stop what a job that has ended had still running there.
-pub(super) async fn leave(equipment: Rc<Equipment>, choices: Vec<ModelChoice>, steps: Vec<Recorded>) {
-    let Some(id) = still_running(&steps) else { return };
-    let model = match equipment.models.open_in_background(&choices) {
+pub(super) async fn leave(equipment: &Equipment, choices: &[ModelChoice], steps: &[Recorded<'_>]) {
+    let Some(id) = still_running(steps) else { return };
+    let model = match equipment.models.open_in_background(choices) {
         Ok(Some(model)) => model,
         Ok(None) => return,
         Err(error) => return tracing::warn!(response = %id, error, "a response is left running at the provider"),
@@ -337,7 +363,7 @@ fn name_of(state: &Background) -> &'static str {
 }
 
 /// The response that was begun and that no look has seen the end of. A job has one at most: turns follow each other.
-fn still_running(steps: &[Recorded]) -> Option<ResponseId> {
+fn still_running(steps: &[Recorded<'_>]) -> Option<ResponseId> {
     let mut running = None;
     for step in steps {
         let state = step.output.get("state").and_then(Value::as_str);

@@ -81,7 +81,7 @@ pub fn agent(definition: Definition, equipment: Rc<Equipment>) -> Agent {
         Some(other) => other.run(ctx, input).await,
         None => defined.run(ctx, input).await,
     })
-    .leaving(async move |steps| background::leave(Rc::clone(&reach), choices.clone(), steps).await)
+    .leaving(async move |steps| background::leave(&reach, &choices, steps).await)
 }
 
 fn engine_budget(budget: Budget) -> budget::Budget {

@@ -145,7 +145,7 @@ pub(super) async fn ask(
 /// The request under its step's key.
 fn with_key(made: Option<ModelRequest>, key: &EffectKey) -> ModelRequest {
     let mut request = made.unwrap_or_else(|| ModelRequest::new("", Vec::new()));
-    request.idempotency_key = Some(key.to_string());
+    request.idempotency_key = Some(key.of_question());
     request
 }
 

@@ -9,8 +9,9 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use longhaul::ErrorClass;
 use longhaul::engine::Entry;
+use longhaul::engine::entry::Edit;
 use longhaul::engine::job::Status;
-use longhaul::engine::journal::Ending;
+use longhaul::engine::journal::{Ending, StepState};
 use longhaul::outside;
 use longhaul_agent::defined::background::InBackground;
 use longhaul_agent::defined::equipment::{Equipment, Models, Opened};
@@ -21,7 +22,7 @@ use longhaul_sim::workshop::{Workshop, killed};
 use longhaul_sim::{Moment, Sim};
 use serde_json::{Value, json};
 
-use crate::room::{add_with, definition, entries, failure, finish, result, says};
+use crate::room::{add_with, definition, entries, failure, finish, result, says, usage};
 
 /// What becomes of a response: how many looks it takes, and its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,8 @@ enum Fate {
     Fails,
     Refused,
     Lost,
+    /// Never done: it is stopped.
+    Endless,
 }
 
 /// A provider that knows keys: the same key is the same response.
@@ -100,6 +103,9 @@ impl InBackground for Away {
                 *count += 1;
                 *count
             };
+            if self.0.cancelled.borrow().iter().any(|cancelled| cancelled == id.as_str()) {
+                return Ok(Background::Cancelled { usage: Some(usage()) });
+            }
             if looked < self.0.looks {
                 return Ok(Background::Running { stage: Stage::InProgress });
             }
@@ -109,6 +115,7 @@ impl InBackground for Away {
                 Fate::Fails => failed(ModelErrorKind::Transient),
                 Fate::Refused => failed(ModelErrorKind::Refused),
                 Fate::Lost => Background::Lost,
+                Fate::Endless => Background::Running { stage: Stage::InProgress },
             })
         }
         .boxed_local()
@@ -260,6 +267,76 @@ async fn the_next_model_answers_where_the_first_cannot() {
     let job = finish(&workshop, 1).await;
     assert_eq!(result(&workshop, &job), json!("by the other one"));
     assert_eq!((provider.starts(), *provider.fallen_back.borrow()), (3, 1));
+}
+
+async fn replayed(workshop: &Workshop, job: &longhaul::store::JobRef, key: &str, edit: Edit) {
+    let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+    outside::replay(&store, job, key.parse().unwrap(), "ada".to_owned(), None, edit, now).await.unwrap();
+}
+
+/// A response that is never done is stopped and begun anew, and looking at it is none of the steps that the job may make.
+#[tokio::test(start_paused = true)]
+async fn a_response_that_takes_for_ever_is_stopped_and_begun_anew() {
+    let provider = Provider::new(1, &[Fate::Endless, Fate::Answered]);
+    let workshop = workshop(&provider, json!({"budget": {"steps": 6}}));
+    let job = finish(&workshop, 1).await;
+    assert_eq!(result(&workshop, &job), json!("thought through"), "{:?}", workshop.journal(&job).ending());
+    assert_eq!(names(&workshop, &job, "model look"), 301);
+    assert_eq!(*provider.cancelled.borrow(), [provider.started.borrow()[0].0.clone()]);
+    assert_eq!(provider.started.borrow().len(), 2);
+}
+
+/// Too many of them fail the job as any other answers that do not come, and a person can have it tried anew.
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_responses_took_for_ever_can_be_replayed() {
+    let provider = Provider::new(1, &[Fate::Endless, Fate::Answered]);
+    let once = json!({"retry": {"attempts": 1, "wait_first_seconds": 10, "wait_factor": 3}});
+    let workshop = workshop(&provider, once);
+    let job = finish(&workshop, 1).await;
+    assert_eq!(failure(&workshop, &job).class, ErrorClass::Timeout);
+    let journal = workshop.journal(&job);
+    let sent = journal.steps().find_map(|record| match &record.state {
+        StepState::Failed { failure } => failure.sent.as_deref().cloned(),
+        _ => None,
+    });
+    let sent = sent.expect("what the model was asked stands with the step that failed");
+    assert_eq!(sent["messages"][0]["text"], "Do it.");
+    workshop
+        .run(1, async {
+            replayed(&workshop, &job, "r", Edit::default()).await;
+            workshop.until(&job, |found| found.progress.state.status() == Status::Completed).await;
+        })
+        .await;
+    assert_eq!(provider.starts(), 2);
+}
+
+/// A job that was cancelled while its answer was made begins a new one when it is opened again, and has paid for what the
+/// first had come to; one that is opened with other instructions asks under another key.
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_job_that_is_replayed_asks_anew() {
+    for edit in [Edit::default(), Edit { instructions: Some("Do it well.".to_owned()), ..Edit::default() }] {
+        let provider = Provider::new(4, &[]);
+        let workshop = workshop(&provider, json!({}));
+        let job = workshop
+            .run(1, async {
+                let job = workshop.submit(workshop.order("agent", json!({}))).await;
+                workshop.clock.sleep(Duration::from_secs(5)).await;
+                let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+                outside::cancel(&store, &job, "c".parse().unwrap(), "ada".to_owned(), None, now).await.unwrap();
+                workshop.until(&job, |found| found.progress.state.status() == Status::Cancelled).await;
+                let before = workshop.journal(&job).totals().usage.tokens();
+                replayed(&workshop, &job, "r", edit.clone()).await;
+                workshop.until(&job, |found| found.progress.state.status() == Status::Completed).await;
+                let used = workshop.journal(&job).totals().usage.tokens() - before;
+                assert_eq!(used, 240, "what the first had come to, and the answer");
+                job
+            })
+            .await;
+        assert_eq!(result(&workshop, &job), json!("thought through"));
+        let started = provider.started.borrow();
+        assert_eq!(started.len(), 2, "{started:?}");
+        assert_eq!(started[1].0.contains("asked-anew"), edit.asks_anew(), "{started:?}");
+    }
 }
 
 /// A job that is cancelled while its answer is made, or that fails, leaves nothing running at the provider.

@@ -433,6 +433,36 @@ async fn f06_a_word_for_a_later_step() {
     assert_eq!(hall.count("pay"), 2, "the second had its word already");
 }
 
+/// A replay that changes nothing of what is asked asks under the same key, so that nothing is paid twice; one that does
+/// takes another key, and each such change one of its own.
+#[tokio::test(start_paused = true)]
+async fn a_key_changes_with_the_question_and_only_with_it() {
+    let script = Script::new(|_, _| Err(ModelError::new(ModelErrorKind::Refused, "no")));
+    let workshop = workshop(&definition(&[], json!({})), &script, &Hall::new(echo));
+    let other = || Edit { instructions: Some("Do it well.".to_owned()), ..Edit::default() };
+    let budget = longhaul::engine::budget::Budget { steps: Some(50), ..Default::default() };
+    let richer = || Edit { budget: Some(budget), ..Edit::default() };
+    let input = || Edit { input: Some(json!({"task": "another"})), ..Edit::default() };
+    workshop
+        .run(1, async {
+            let job = workshop.submit(workshop.order("agent", json!({"task": "the task"}))).await;
+            for (number, edit) in
+                [Edit::default(), richer(), other(), Edit::default(), input(), other()].iter().enumerate()
+            {
+                workshop.until(&job, |found| found.progress.state.status() == Status::Failed).await;
+                let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+                let key = format!("r{number}").parse().unwrap();
+                outside::replay(&store, &job, key, "ada".into(), None, edit.clone(), now).await.unwrap();
+            }
+            workshop.until(&job, |found| found.progress.state.status() == Status::Failed).await;
+        })
+        .await;
+    let asked = script.asked.borrow();
+    let keys: Vec<_> = asked.iter().map(|request| request.idempotency_key.clone().unwrap()).collect();
+    let same: Vec<bool> = keys.windows(2).map(|pair| pair[0] == pair[1]).collect();
+    assert_eq!(same, [true, true, false, true, false, false], "{keys:#?}");
+}
+
 /// What a failed call had sent stands with its step, for the person who mends it; other words and another model of theirs
 /// hold from the replay on, and what was answered before is kept.
 #[tokio::test(start_paused = true)]
@@ -466,6 +496,10 @@ async fn a_person_mends_the_instructions_and_the_model() {
             workshop.until(&job, |found| found.progress.state.status() == Status::Completed).await;
             assert_eq!(result(&workshop, &job), json!("Do it well. to another"));
             assert_eq!((script.calls(), hall.counts()["look"]), (3, 1), "what had been answered is not asked again");
+            let asked = script.asked.borrow();
+            let keys: Vec<_> = asked.iter().map(|request| request.idempotency_key.clone().unwrap()).collect();
+            assert_ne!(keys[1], keys[2], "under the first key a provider would give its first answer again");
+            assert!(keys[2].starts_with(&keys[1]), "{keys:?}");
         })
         .await;
 }

@@ -196,7 +196,14 @@ fn entries() -> Vec<(&'static str, Entry)> {
     let all = vec![
         Entry::Claimed { epoch: Epoch(2), session: session(), takeover: true },
         Entry::StepStarted { id: step() },
-        Entry::StepCompleted { id: step(), attempt: 2, started_at: NOW, output: json!({"text": "Größe"}), usage },
+        Entry::StepCompleted {
+            id: step(),
+            attempt: 2,
+            started_at: NOW,
+            output: json!({"text": "Größe"}),
+            usage,
+            look: false,
+        },
         Entry::AttemptFailed {
             id: step(),
             attempt: 1,
@@ -280,7 +287,8 @@ fn waits_for_time_and_children() {
 
 fn large_batch(bytes: usize) -> Batch {
     let output = json!("a step at a time ".repeat(bytes / 17));
-    let entry = Entry::StepCompleted { id: step(), attempt: 1, started_at: NOW, output, usage: Usage::default() };
+    let entry =
+        Entry::StepCompleted { id: step(), attempt: 1, started_at: NOW, output, usage: Usage::default(), look: false };
     Batch::new(Seq(7), nonce(9), NOW, vec![entry.clone(), entry])
 }
 

@@ -85,8 +85,12 @@ impl<S: Store> Invocation<'_, S> {
         }
         let Ok(Found::Agent(agent)) = self.find(&holding.order).await else { return };
         let Some(leave) = agent.leave else { return };
-        let time = Duration::from_millis(limits::LEAVE_MS).min(self.clock.now().until(self.deadline));
-        if tokio::time::timeout(time, leave(recorded(journal))).await.is_err() {
+        // The job's item is written behind it, in this invocation.
+        let reserve = Duration::from_millis(limits::DEADLINE_RESERVE_MS);
+        let left = self.clock.now().until(self.deadline).saturating_sub(reserve);
+        let time = Duration::from_millis(limits::LEAVE_MS).min(left);
+        let steps = recorded(journal);
+        if tokio::time::timeout(time, leave(&steps)).await.is_err() {
             tracing::warn!(job = %holding.reference.job, "the agent took too long to tell others of the job's end");
         }
     }
@@ -259,15 +263,13 @@ impl<S: Store> Invocation<'_, S> {
 }
 
 /// The steps that have a result, in the order of the journal. What a fork kept of another job is that job's to clear away.
-fn recorded(journal: &Journal) -> Vec<Recorded> {
+fn recorded(journal: &Journal) -> Vec<Recorded<'_>> {
     let own = |seq| journal.kept_until().is_none_or(|kept| seq > kept);
     let mut steps: Vec<_> = journal
         .steps()
         .filter(|record| own(record.seq))
         .filter_map(|record| match &record.state {
-            StepState::Completed { output } => {
-                Some((record.seq, Recorded { name: record.id.name.clone(), output: output.clone() }))
-            }
+            StepState::Completed { output } => Some((record.seq, Recorded { name: &record.id.name, output })),
             StepState::Started
             | StepState::Retrying { .. }
             | StepState::Failed { .. }

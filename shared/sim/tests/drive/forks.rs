@@ -97,6 +97,47 @@ fn done_by(done: &BTreeMap<String, u32>, job: &JobRef) -> BTreeMap<String, u32> 
     done.iter().filter_map(|(name, times)| Some((strip(name)?, *times))).collect()
 }
 
+/// A fork that was made is what a repeated request is answered with, though the job that it was made of has since done what
+/// a new fork may not repeat; and another request under its key is another one.
+#[tokio::test(start_paused = true)]
+async fn a_repeated_request_is_answered_with_its_fork() {
+    for (number, from) in [(1, Place::Step(StepKey::at("", 4))), (2, Place::LastGood), (3, Place::Position(Seq(4)))] {
+        let done = Done::default();
+        let workshop = Workshop::new(Sim::faultless(), journey(&done));
+        workshop
+            .run(1, async {
+                let source = workshop.submit(workshop.order("agent", json!({}))).await;
+                let careful =
+                    |from: &Place| ForkOrder { repeat_effects: false, ..asked(&workshop, number, from.clone()) };
+                let until = |status| workshop.until(&source, move |job| job.progress.state.status() == status);
+                until(longhaul::engine::job::Status::Waiting).await;
+                let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+                let (name, key) = ("go".parse().unwrap(), "s1".parse().unwrap());
+                outside::signal(&store, &source, name, key, json!("east"), "ada".into(), now).await.unwrap();
+                // It grows, and rests before the effect that may happen once.
+                while !types(&workshop, &source)
+                    .iter()
+                    .any(|entry| matches!(entry, Entry::WaitEnded { id, .. } if id.name == "leaf"))
+                {
+                    workshop.clock.sleep(Duration::from_millis(50)).await;
+                }
+                let (_, first) = forked(&workshop, &source, careful(&from)).await.unwrap();
+                assert!(!first.accepted.existed);
+                workshop.ended(&source).await;
+                let (_, again) = forked(&workshop, &source, careful(&from)).await.unwrap();
+                assert!(again.accepted.existed, "{from:?}");
+                assert_eq!(again.accepted.job.order, first.accepted.job.order, "{from:?}");
+                let other = careful(&Place::Position(Seq(2)));
+                let refused = forked(&workshop, &source, other).await;
+                assert!(
+                    matches!(refused, Err(OutsideError::Repeats { .. } | OutsideError::OtherRequest)),
+                    "{refused:?}"
+                );
+            })
+            .await;
+    }
+}
+
 /// For every position of a journal: the fork comes to the same end, does itself exactly what came behind the position, and
 /// the job that it was made of is not touched.
 #[tokio::test(start_paused = true)]

@@ -36,7 +36,7 @@ pub(super) fn of(entry: &Entry, written_at: Timestamp) -> Map<String, Value> {
             data.with("epoch", json!(epoch)).with("session", json!(session)).with("takeover", json!(takeover))
         }
         Entry::StepStarted { id } => data.step(id),
-        Entry::StepCompleted { id, attempt, started_at, output, usage } => {
+        Entry::StepCompleted { id, attempt, started_at, output, usage, look: _ } => {
             data.step(id).attempt(*attempt, *started_at, written_at).value("output", output).usage(usage)
         }
         Entry::AttemptFailed { id, attempt, started_at, failure, retry_at, usage } => data
