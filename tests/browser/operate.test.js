@@ -1,5 +1,7 @@
 /** What people look into and mend: prompts, calls of tools, children, money, versions, dead letters by the dozen. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 import { close, launch, open, shows, showsSteps } from "./browser.js";
 import { ScriptedModel } from "./model.js";
@@ -21,6 +23,9 @@ function answer(request) {
   if (system.startsWith("Lead.")) {
     return toldOf(request).length === 0 ? { text: "I will ask.", calls: [["helper", { question: "how many?" }]] } : { text: `It says: ${toldOf(request)[0]}` };
   }
+  if (system.startsWith("Buy.")) {
+    return toldOf(request).length === 0 ? { text: "May I?", calls: [["helper", { question: "how many?" }]] } : { text: "Bought." };
+  }
   if (system.startsWith("Help.")) return { text: "forty-two" };
   return system.includes("kind") ? { text: "Dear reader, all is well." } : { status: 400 };
 }
@@ -40,6 +45,7 @@ before(async () => {
   const tools = [{ kind: "run_agent", name: "helper", description: "Knows numbers.", input_schema, agent: "helper", version: 1 }];
   await save(definition("leader", "Lead. In a hurry.", { tools }));
   await save(definition("leader", "Lead.", { tools }));
+  await save(definition("buyer", "Buy.", { tools, approval: ["helper"] }));
   await save(definition("clerk", "Write curtly."));
 });
 after(async () => {
@@ -154,5 +160,67 @@ test("another job is made of one that has ended, from any step", async () => {
   const made = await stack.client.job(page.url().split("/jobs/")[1]);
   assert.deepEqual([made.forked_from.job, made.input], [id, { steps: 4 }]);
   assert.equal((await stack.client.job(id)).steps, 3, "the job itself stays as it was");
+  await page.getByRole("heading", { name: /^Activity/ }).click();
+  const forked = page.locator(".activity li", { has: page.locator(".what", { hasText: /^forked$/ }) });
+  await forked.getByText(`of job ${id}, 1 outcomes before position`).waitFor();
+  await close(page);
+});
+
+test("a call is approved with other arguments", async () => {
+  const { id } = await stack.client.submit({ agent: "buyer", input: {} });
+  const page = await open(browser, stack);
+  await page.goto(at(`jobs/${id}`));
+  await page.getByRole("heading", { name: "It waits for you" }).waitFor();
+  await page.getByRole("button", { name: "Approve with other arguments…" }).click();
+  const editor = page.getByRole("textbox", { name: "Arguments" });
+  const approve = page.getByRole("button", { name: "Approve with these arguments" });
+  assert.deepEqual(JSON.parse(await editor.inputValue()), { question: "how many?" });
+  await editor.fill('{ "question": ');
+  await page.getByText(/This is no JSON yet/).waitFor();
+  assert.ok(await approve.isDisabled());
+  await editor.fill('["how much?"]');
+  await page.getByText("Arguments are an object, by name.").waitFor();
+  assert.ok(await approve.isDisabled());
+  // What does not fit the tool is said, and the job waits on.
+  await editor.fill('{ "question": 7 }');
+  await approve.click();
+  await page.getByText(/What was sent was not taken: the changed arguments do not fit/).waitFor();
+  if (!(await editor.isVisible())) await page.getByRole("button", { name: "Approve with other arguments…" }).click();
+  await editor.fill('{ "question": "how much?" }');
+  const diff = page.getByRole("region", { name: "Changes of the arguments" });
+  await diff.locator(".added", { hasText: "how much?" }).waitFor();
+  await approve.click();
+  await shows(page, "COMPLETED");
+  const helped = model.asked.filter((request) => systemOf(request).startsWith("Help.")).at(-1);
+  assert.ok(JSON.stringify(helped).includes("how much?") && !JSON.stringify(helped).includes("how many?"));
+  await close(page);
+});
+
+test("what a webhook was sent is read, and sent again", async (t) => {
+  const bodies = [];
+  const receiver = createServer(async (request, response) => {
+    let text = "";
+    for await (const piece of request) text += piece;
+    bodies.push(JSON.parse(text));
+    response.writeHead(bodies.length === 1 ? 200 : 202).end();
+  });
+  receiver.listen(0, "127.0.0.1");
+  await once(receiver, "listening");
+  t.after(() => receiver.close());
+  const webhook = `http://127.0.0.1:${receiver.address().port}/hook`;
+  const { id } = await stack.client.submit({ agent: "agent-10", input: { steps: 1 }, webhook });
+  const page = await open(browser, stack);
+  await page.goto(at(`jobs/${id}`));
+  await shows(page, "COMPLETED");
+  await page.getByRole("heading", { name: "Webhook deliveries" }).click();
+  const row = page.locator(".deliveries > li");
+  await row.getByText("DELIVERED").waitFor();
+  await row.getByText("JobCompleted", { exact: true }).waitFor();
+  await row.getByText("answered 200").waitFor();
+  await row.getByRole("button", { name: "Send again" }).click();
+  await row.getByText("answered 202").waitFor();
+  await row.getByText("DELIVERED").waitFor();
+  assert.equal(bodies.length, 2);
+  assert.deepEqual(bodies[1], bodies[0], "the same event again");
   await close(page);
 });

@@ -11,6 +11,7 @@ mod console;
 mod definitions;
 mod event;
 mod extract;
+mod fence;
 mod frame;
 mod pages;
 mod parameters;

@@ -3,6 +3,7 @@
 mod agents;
 mod control;
 mod deliveries;
+mod erasures;
 mod event_stream;
 mod events;
 mod export;
@@ -53,7 +54,7 @@ impl Modify for Token {
             .bearer_format("JWT")
             .description(Some(
                 "Scopes: `jobs:read` (look), `jobs:write` (submit, signal, cancel), `jobs:operate` (replay, fork), `agents:write` \
-                 (define agents), `tenant:admin` (settle what holds for all jobs).",
+                 (define agents), `tenant:admin` (settle what holds for all jobs), `tenant:erase` (erase everything).",
             ))
             .build();
         description.components.get_or_insert_default().add_security_scheme("token", SecurityScheme::Http(scheme));
@@ -78,6 +79,8 @@ fn described() -> OpenApiRouter<Service> {
         .routes(routes!(agents::list))
         .routes(routes!(agents::get, agents::put))
         .routes(routes!(tenant::get, tenant::put))
+        .routes(routes!(erasures::erase, erasures::list))
+        .routes(routes!(erasures::get))
 }
 
 /// The description of the whole interface.

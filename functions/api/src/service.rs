@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use longhaul::clock::Clock;
-use longhaul::engine::Timestamp;
+use longhaul::engine::{TenantId, Timestamp};
 use longhaul_aws::AwsStore;
 use longhaul_wire::{AgentCard, TokenCheck};
 
 use crate::admission::Admission;
 use crate::agents::Agents;
+use crate::answer::Refused;
+use crate::fence::Fence;
 
 /// The store, the check of tokens and the agents. Clones share them.
 #[derive(Debug, Clone)]
@@ -22,6 +24,7 @@ struct Shared {
     tokens: TokenCheck,
     agents: Agents,
     admission: Admission,
+    fence: Fence,
 }
 
 impl Service {
@@ -29,7 +32,13 @@ impl Service {
     #[must_use]
     pub fn new(store: AwsStore, tokens: TokenCheck, agents: Vec<AgentCard>) -> Self {
         Self {
-            shared: Arc::new(Shared { store, tokens, agents: Agents::new(agents), admission: Admission::default() }),
+            shared: Arc::new(Shared {
+                store,
+                tokens,
+                agents: Agents::new(agents),
+                admission: Admission::default(),
+                fence: Fence::default(),
+            }),
         }
     }
 
@@ -43,6 +52,15 @@ impl Service {
 
     pub(crate) fn admission(&self) -> &Admission {
         &self.shared.admission
+    }
+
+    pub(crate) fn fence(&self) -> &Fence {
+        &self.shared.fence
+    }
+
+    /// Refuses what would be new of a tenant whose data is erased.
+    pub(crate) async fn refuse_while_erasing(&self, tenant: &TenantId) -> Result<(), Refused> {
+        self.fence().pass(self.store(), tenant).await
     }
 
     pub(crate) fn agents(&self) -> &Agents {

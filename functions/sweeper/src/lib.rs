@@ -5,6 +5,7 @@
 //! time in the past, and nowhere else is it found again. So a sweep drops nothing: it moves the due time first, and
 //! what it could not do is due again at the next sweep.
 
+mod erasing;
 mod metrics;
 mod sweep;
 
@@ -12,12 +13,17 @@ use std::time::Duration;
 
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
 use longhaul::Clock;
+use longhaul::engine::Timestamp;
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 use serde_json::Value;
 
 /// Most time that the count of open jobs takes of a sweep, which has about a minute.
 const COUNT_TIME_MAX: Duration = Duration::from_secs(15);
 
+/// Time before the deadline at which no piece of an erasure begins any more: what has begun is done by then.
+const ERASING_RESERVE: Duration = Duration::from_secs(10);
+
+pub use erasing::{Eraser, Erasings};
 pub use sweep::{SweepError, Sweeper, Swept};
 
 /// Why the sweeper could not begin, or ended.
@@ -55,9 +61,20 @@ async fn serve() -> Result<(), RunError> {
             error_message: telemetry::chain(&error),
         })?;
         metrics::print(&swept);
+        // Last, with what time is left: jobs that wait go before data that goes.
+        let erased = Eraser::new(store, time_left(event.context.deadline)).sweep().await;
+        if erased.due > 0 {
+            tracing::info!(due = erased.due, done = erased.done, failed = erased.failed, "erasures were driven on");
+        }
         Ok::<_, Diagnostic>(swept)
     });
     Box::pin(lambda_runtime::run(handler)).await.map_err(RunError::Runtime)
+}
+
+/// What is left of an invocation that must have answered by `deadline_ms`, for what is given up in the middle without harm.
+fn time_left(deadline_ms: u64) -> Duration {
+    let left = Clock::of_machine().now().until(Timestamp::from_millis(deadline_ms));
+    left.saturating_sub(ERASING_RESERVE)
 }
 
 /// Sets the counts of tenants' open jobs right, by which submissions are held to their limits. One that fails leaves them

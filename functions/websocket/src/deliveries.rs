@@ -95,11 +95,17 @@ impl WebSocket {
     async fn order_of(&self, news: &News, time: Time) -> Result<(), StoreError> {
         let job = &news.job;
         let wish = self.wish(job).await?;
+        let mut ordered = false;
         for (event, _) in news.events.iter().filter(|(event, _)| wish.wants(event)) {
             let delivery = Delivery::ordered(event.sequence, event.kind.as_str().to_owned(), time.now());
             // Also when it was ordered before: whoever did may have died before it sent.
             self.store.order_delivery(job, &delivery).await?;
             self.store.send_delivery(job, event.sequence, Duration::ZERO).await?;
+            ordered = true;
+        }
+        if ordered {
+            // The record may be brought late: what is left of a job that was removed meanwhile must not come back.
+            self.store.forget(job.job).await?;
         }
         Ok(())
     }

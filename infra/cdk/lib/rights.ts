@@ -111,13 +111,17 @@ export class Rights {
   }
 
   sweeper(logs: ILogGroup): iam.IRole {
-    const { table, jobs } = this.storage;
+    const { table, jobs, deadLetters, bucket } = this.storage;
     return this.role('SweeperRole', logs, [
-      allow('Table', ['dynamodb:GetItem', 'dynamodb:UpdateItem'], table.tableArn),
-      allow('DueIndex', 'dynamodb:Query', this.index('due')),
+      allow('Table', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem', 'dynamodb:BatchWriteItem'], table.tableArn),
+      allow('Indexes', 'dynamodb:Query', [this.index('due'), this.index('jobs')]),
+      allow('CancelsAndErasures', 'dynamodb:PutItem', table.tableArn, onlyKeys('JOB#*', 'TENANT#*')),
+      allow('ErasedJobs', 'dynamodb:DeleteItem', table.tableArn, onlyKeys('JOB#*')),
       allow('Continuations', 'sqs:SendMessage', jobs.queueArn),
-      allow('Payloads', 's3:GetObject', this.payloads()),
-    ], [this.missingPayloads()]);
+      allow('ErasedDeadLetters', ['sqs:ReceiveMessage', 'sqs:DeleteMessage', 'sqs:ChangeMessageVisibility', 'sqs:GetQueueAttributes'], deadLetters.queueArn),
+      allow('Payloads', ['s3:GetObject', 's3:DeleteObject'], this.payloads()),
+      allow('PayloadsOfErasedJobs', 's3:ListBucket', bucket.bucketArn),
+    ], []);
   }
 
   private role(

@@ -15,6 +15,8 @@ export type Budget = Schemas["Budget"];
 export type Status = Job["status"];
 export type Journal = Schemas["JournalView"];
 export type Entry = Schemas["EntryView"];
+export type Delivery = Schemas["DeliveryView"];
+export type DeliveryList = Schemas["DeliveryList"];
 export type Taken = Schemas["TakenIn"];
 export type { JobEvent } from "../../../clients/js/src/order.js";
 

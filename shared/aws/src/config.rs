@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
-use longhaul_engine::TenantId;
+use longhaul_engine::{TenantId, limits};
 use longhaul_wire::token::TokenSettings;
 
 use crate::functions::Allowed;
@@ -114,6 +115,9 @@ pub struct Config {
     pub webhook_secrets: BTreeMap<TenantId, Vec<Secret>>,
     /// What tenants may use.
     pub tenant_limits: TenantLimitsTable,
+    /// How long an erasure rests between its two looks (`LONGHAUL_ERASURE_REST_SECONDS`): longer than any invocation of a
+    /// worker.
+    pub erasure_rest: Duration,
     /// Whether the api hands its answers over as they are written (`LONGHAUL_RESPONSE_STREAM`), which only a function URL
     /// of that mode takes.
     pub response_stream: bool,
@@ -160,6 +164,7 @@ impl Config {
             webhook_queue_url: variables.optional_address("LONGHAUL_WEBHOOK_QUEUE_URL")?,
             webhook_secrets: variables.webhook_secrets()?,
             tenant_limits: variables.tenant_limits()?,
+            erasure_rest: variables.erasure_rest()?,
             tokens: variables.tokens(),
             response_stream: variables.optional("LONGHAUL_RESPONSE_STREAM").is_some(),
             // AWS gives the address with a stroke at its end.
@@ -279,6 +284,12 @@ impl<L: Fn(&'static str) -> Option<String>> Variables<L> {
         const WANTED: &str = "a JSON object of limits, with those of single tenants under `tenants`";
         let Some(text) = self.optional(NAME) else { return Ok(TenantLimitsTable::default()) };
         TenantLimitsTable::parse(&text).ok_or(ConfigError::Invalid { name: NAME, wanted: WANTED })
+    }
+
+    fn erasure_rest(&self) -> Result<Duration, ConfigError> {
+        let name = "LONGHAUL_ERASURE_REST_SECONDS";
+        let Some(text) = self.optional(name) else { return Ok(Duration::from_secs(limits::ERASURE_REST_SECONDS)) };
+        text.parse().map(Duration::from_secs).map_err(|_| ConfigError::Invalid { name, wanted: "a number of seconds" })
     }
 
     fn providers(&self) -> Result<Vec<String>, ConfigError> {

@@ -11,6 +11,7 @@ pub mod budget;
 pub mod claim;
 pub mod delivery;
 pub mod entry;
+pub mod erasure;
 pub mod failure;
 pub mod fork;
 pub mod ids;
@@ -25,6 +26,7 @@ pub mod walk;
 
 pub use delivery::{Delivery, DeliveryState};
 pub use entry::{Batch, Entry, StepKind};
+pub use erasure::{Erasure, ErasureId};
 pub use failure::{ErrorClass, Failure};
 pub use ids::{AgentRef, Epoch, JobId, Nonce, Seq, SessionId, SignalKey, StepKey, TenantId};
 pub use job::{Job, JobState, Lease, Usage};

@@ -165,6 +165,13 @@ pub const TENANT_JOBS_OPEN_RETRY_SECONDS: u64 = 10;
 /// are and every tenant is bound by its rate alone.
 pub const SWEEP_COUNT_MAX: usize = 200_000;
 
+/// How long an erasure rests between its two looks: whoever read a job before it was removed may write to it for as long as
+/// an invocation lives (Lambda: 15 min), and a minute more for clocks.
+pub const ERASURE_REST_SECONDS: u64 = 15 * 60 + 60;
+/// How long a process takes for true that no erasure of a tenant is under way. Jobs that come in meanwhile are found by its
+/// second look.
+pub const ERASURE_UNSEEN_MS: u64 = 5_000;
+
 /// Version of the protocol that this program knows. What a newer one wrote it leaves alone. Version 2 knows forks and
 /// imported jobs, which an older worker would drive as if they had just been submitted.
 pub const PROTOCOL_VERSION: u32 = 2;

@@ -6,6 +6,7 @@
 
 pub mod agents;
 pub mod deliveries;
+pub mod erasures;
 pub mod events;
 pub mod export;
 pub mod jobs;

@@ -7,6 +7,7 @@ mod detail;
 
 use std::time::Duration;
 
+use longhaul_engine::ErasureId;
 use longhaul_engine::admission::Limit;
 use longhaul_engine::job::Status;
 use serde::{Deserialize, Serialize};
@@ -164,6 +165,16 @@ pub enum Problem {
         /// What was asked for.
         delivery: String,
     },
+    /// No such erasure of this tenant.
+    NoSuchErasure {
+        /// What was asked for.
+        erasure: String,
+    },
+    /// The tenant's data is being erased.
+    TenantErasing {
+        /// By which erasure.
+        erasure: ErasureId,
+    },
     /// The tenant uses as much as it may.
     LimitReached {
         /// Which limit.
@@ -210,10 +221,15 @@ impl Problem {
             Self::UnknownRoute { .. }
             | Self::NoSuchJob { .. }
             | Self::NoSuchAgent { .. }
-            | Self::NoSuchDelivery { .. } => 404,
+            | Self::NoSuchDelivery { .. }
+            | Self::NoSuchErasure { .. } => 404,
             Self::MethodNotAllowed { .. } => 405,
             Self::NoStreamHere { .. } => 406,
-            Self::JobEnded { .. } | Self::JobFull | Self::NotReplayable { .. } | Self::RepeatsEffects { .. } => 409,
+            Self::JobEnded { .. }
+            | Self::JobFull
+            | Self::NotReplayable { .. }
+            | Self::RepeatsEffects { .. }
+            | Self::TenantErasing { .. } => 409,
             Self::BodyTooLarge { .. } => 413,
             Self::UnsupportedMediaType { .. } => 415,
             Self::KeyReused => 422,
@@ -248,6 +264,8 @@ impl Problem {
             Self::NotReplayable { .. } => "not-replayable",
             Self::RepeatsEffects { .. } => "repeats-effects",
             Self::NoSuchDelivery { .. } => "no-such-delivery",
+            Self::NoSuchErasure { .. } => "no-such-erasure",
+            Self::TenantErasing { .. } => "tenant-erasing",
             Self::LimitReached { .. } => "limit-reached",
             Self::Unavailable { .. } => "unavailable",
             Self::Internal => "internal",
@@ -279,6 +297,8 @@ impl Problem {
             Self::NotReplayable { .. } => "The job cannot be replayed",
             Self::RepeatsEffects { .. } => "The fork would do again what may happen once at most",
             Self::NoSuchDelivery { .. } => "There is no such delivery",
+            Self::NoSuchErasure { .. } => "There is no such erasure",
+            Self::TenantErasing { .. } => "The tenant's data is being erased",
             Self::LimitReached { .. } => "The tenant uses as much as it may",
             Self::Unavailable { .. } => "The service cannot answer now",
             Self::Internal => "The service has a fault",
@@ -319,6 +339,7 @@ impl Problem {
             Self::NoStreamHere { streams: Some(streams) } => json!({ "streams": streams }),
             Self::BodyTooLarge { bytes_max } => json!({ "bytes_max": bytes_max }),
             Self::LimitReached { limit, value, .. } => json!({ "limit": limit.as_str(), "value": value }),
+            Self::TenantErasing { erasure } => json!({ "erasure": erasure }),
             Self::JobEnded { status: Some(status) } | Self::NotReplayable { status: Some(status) } => {
                 json!({ "job_status": status })
             }
@@ -329,6 +350,7 @@ impl Problem {
             | Self::NoSuchJob { .. }
             | Self::NoSuchAgent { .. }
             | Self::NoSuchDelivery { .. }
+            | Self::NoSuchErasure { .. }
             | Self::InvalidField { .. }
             | Self::UnsupportedMediaType { .. }
             | Self::KeyReused
@@ -392,7 +414,7 @@ pub struct ProblemBody {
     #[schema(example = "/input/topic")]
     pub field: Option<String>,
     /// What this kind says besides: `violations`, `known`, `line` and `column`, `parameter`, `scope`, `job_status`,
-    /// `limit` and `value`, `streams`.
+    /// `limit` and `value`, `streams`, `erasure`.
     #[serde(flatten)]
     #[schema(value_type = std::collections::BTreeMap<String, Value>, additional_properties)]
     pub extras: Map<String, Value>,

@@ -6,7 +6,7 @@
 //!
 //! Scopes: `jobs:read` (look at jobs, events, agents, dead letters), `jobs:write` (submit, signal, cancel) and
 //! `jobs:operate` (replay), `agents:write` (define agents),
-//! `tenant:admin` (settle what holds for all jobs of the tenant). A token without scopes proves who somebody is and allows nothing.
+//! `tenant:admin` (settle what holds for all jobs of the tenant) and `tenant:erase` (erase all data of the tenant). A token without scopes proves who somebody is and allows nothing.
 
 mod expiry;
 mod keys;
@@ -32,11 +32,13 @@ pub enum Scope {
     Define,
     /// Settle what holds for all jobs of a tenant.
     Administer,
+    /// Erase everything that a tenant has.
+    Erase,
 }
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Operate, Self::Define, Self::Administer];
+    pub const ALL: [Self; 6] = [Self::Read, Self::Write, Self::Operate, Self::Define, Self::Administer, Self::Erase];
 
     /// The scope as it stands in tokens.
     #[must_use]
@@ -47,6 +49,7 @@ impl Scope {
             Self::Operate => "jobs:operate",
             Self::Define => "agents:write",
             Self::Administer => "tenant:admin",
+            Self::Erase => "tenant:erase",
         }
     }
 }

@@ -12,11 +12,14 @@ use std::time::Duration;
 
 use longhaul_engine::budget::Budget;
 use longhaul_engine::entry::{Branch, Edit, StepId, WaitEnd, WaitFor};
+use longhaul_engine::erasure::{Erased, Stage};
 use longhaul_engine::ids::Nonce;
 use longhaul_engine::job::{JobState, Mismatch, Order, Parent, Status};
 use longhaul_engine::{
-    AgentRef, Batch, Entry, ErrorClass, Failure, Job, JobId, Journal, Seq, StepKey, StepKind, Timestamp, Usage,
+    AgentRef, Batch, Entry, Erasure, ErasureId, ErrorClass, Failure, Job, JobId, Journal, Seq, StepKey, StepKind,
+    Timestamp, Usage,
 };
+use longhaul_wire::erasures::{ErasureList, ErasureView};
 use longhaul_wire::events::{EventList, EventType};
 use longhaul_wire::jobs::{DeadLetterList, JobList, JobSummary, JobView, Links, TakenIn};
 use longhaul_wire::journal::JournalView;
@@ -367,6 +370,8 @@ fn problems() -> Vec<Problem> {
         Problem::JobEnded { status: Some(Status::Failed) },
         Problem::JobEnded { status: None },
         Problem::NotReplayable { status: Some(Status::Waiting) },
+        Problem::NoSuchErasure { erasure: "7".into() },
+        Problem::TenantErasing { erasure: ErasureId::from_uuid(Uuid::from_u128(7)) },
         Problem::Unavailable { retry_after: Duration::from_secs(2) },
         Problem::Internal,
     ]
@@ -406,4 +411,14 @@ fn shipped_agents() {
     ] {
         assert_eq!(agents::find(&two, text).ok().map(|card| card.version), wanted, "{text}");
     }
+}
+
+#[test]
+fn an_erasure_in_each_stage() {
+    let id = ErasureId::from_uuid(Uuid::from_u128(7));
+    let asked = Erasure::asked(id, "acme".parse().unwrap(), "ada".to_owned(), at(0));
+    let erased = Erased { jobs: 2, items: 9, objects: 1, letters: 1 };
+    let stages = [Stage::Jobs, Stage::Rest, Stage::Waiting { until: at(9) }, Stage::Again, Stage::Done { at: at(9) }];
+    let erasures = stages.map(|stage| ErasureView::of(&Erasure { stage, open: 3, erased, ..asked.clone() }));
+    insta::assert_json_snapshot!("erasures", ErasureList { erasures: erasures.to_vec() });
 }

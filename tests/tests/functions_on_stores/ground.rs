@@ -24,7 +24,7 @@ pub(crate) struct Ground {
     pub(crate) stores: Stores,
     pub(crate) store: AwsStore,
     environment: BTreeMap<&'static str, String>,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Ground {
@@ -33,7 +33,7 @@ impl Ground {
         let stores = longhaul_local::stores::start(StoresConfig::new(folder.path())).await.unwrap();
         let environment = AwsStage::environment(&stores);
         let store = connect(&environment).await;
-        Self { stores, store, environment, _folder: folder }
+        Self { stores, store, environment, folder }
     }
 
     /// A store with some variables changed.
@@ -46,6 +46,40 @@ impl Ground {
     /// A store that nobody answers.
     pub(crate) async fn deaf_store(&self) -> AwsStore {
         self.store_with(&[("AWS_ENDPOINT_URL_DYNAMODB", deaf_endpoint())]).await
+    }
+
+    /// Every item of the table as DynamoDB tells it.
+    pub(crate) async fn items(&self) -> Vec<Value> {
+        let call = reqwest::Client::new()
+            .post(self.stores.dynamodb.endpoint())
+            .header("x-amz-target", "DynamoDB_20120810.Scan")
+            .header("content-type", "application/x-amz-json-1.0")
+            .header("x-amz-date", "20260101T000000Z")
+            .header(
+                "authorization",
+                "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0",
+            )
+            .body(json!({ "TableName": self.stores.dynamodb.table(), "ConsistentRead": true }).to_string());
+        let text = call.send().await.unwrap().text().await.unwrap();
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        assert!(answer["LastEvaluatedKey"].is_null(), "one page holds it all");
+        answer["Items"].as_array().unwrap_or_else(|| panic!("{text}")).clone()
+    }
+
+    /// The paths of all objects, without what the server notes of them beside.
+    pub(crate) fn objects(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.folder.path().join("s3")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+                match entry.file_type().unwrap().is_dir() {
+                    true => folders.push(entry.path()),
+                    false if entry.file_name().to_string_lossy().starts_with('.') => {}
+                    false => found.push(entry.path().display().to_string()),
+                }
+            }
+        }
+        found
     }
 
     pub(crate) async fn submit(&self, order: Order) -> JobRef {

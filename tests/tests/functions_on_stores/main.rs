@@ -12,6 +12,7 @@
 )]
 
 mod agents;
+mod erasing;
 mod far_end;
 mod faulty;
 mod front;

@@ -48,3 +48,19 @@ fn a_permanent_refusal_of_the_model_is_a_dead_letter_at_once() {
     let replayed = stack.json(&["dead-letters", "replay", &id, "--json"]);
     assert_eq!(replayed["status"], "COMPLETED");
 }
+
+#[test]
+fn a_replay_takes_a_model_instructions_and_a_whole_budget() {
+    let stack = Stack::up(&["--think-ms", "0"]);
+    let id = stack.submit("agent-10", &json!({"steps": 2, "fail_at": 2}));
+    assert_eq!(stack.ended(&id)["job"]["status"], "FAILED");
+    let replay = ["dead-letters", "replay", &id, "--model", "small", "--instructions", "Be brief."];
+    let budget = ["--tokens", "50000", "--money", "0.5", "--steps", "9", "--seconds", "600", "--detach", "--json"];
+    assert_eq!(stack.json(&[&replay[..], &budget[..]].concat())["job"], json!(id));
+    let wanted = json!({"tokens": 50_000, "money_micros": 500_000, "steps": 9, "wall_seconds": 600});
+    let job = stack.show(&id)["job"].clone();
+    assert_eq!((&job["model"], &job["instructions"], &job["budget"]), (&json!("small"), &json!("Be brief."), &wanted));
+    // A fork takes the same.
+    let forked = stack.json(&[&["fork", &id, "--step", "1"][..], &budget[..]].concat());
+    assert_eq!(forked["budget"], wanted, "{forked}");
+}

@@ -11,6 +11,7 @@
 mod dead_letters;
 mod definitions;
 mod deployments;
+mod erasing;
 mod files;
 mod outside;
 mod refusals;

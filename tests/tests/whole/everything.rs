@@ -67,6 +67,7 @@ impl Everything {
             ),
             // Everything that a deployment can be told to log.
             ("LONGHAUL_LOG".to_owned(), "debug".to_owned()),
+            ("LONGHAUL_ERASURE_REST_SECONDS".to_owned(), "1".to_owned()),
         ];
         variables.extend(brought.variables.iter().cloned());
         let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (&**name, &**value)).collect();
@@ -80,6 +81,7 @@ impl Everything {
         all.lists_and_pages();
         all.the_model_refuses_its_key();
         all.a_job_whose_time_is_over();
+        all.a_tenant_is_erased();
         let heard = all.heard.lock().unwrap().clone();
         all.answers.push_str(&heard);
         all
@@ -259,5 +261,30 @@ impl Everything {
             );
             left["Count"] == 0
         });
+    }
+
+    /// Another tenant has everything erased: a job with a payload that waits for a person, an agent, a dead letter.
+    fn a_tenant_is_erased(&self) {
+        let of_it = |arguments: &[&str]| {
+            let done = self.stack.run(&[&["--tenant", "leaver"], arguments].concat());
+            assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+            String::from_utf8(done.stdout).unwrap().trim().to_owned()
+        };
+        let clerk = self.stack.data().join("clerk.yaml");
+        of_it(&["agents", "apply", clerk.to_str().unwrap()]);
+        let input = self.stack.data().join("material.json");
+        std::fs::write(&input, json!({"material": large_text("")}).to_string()).unwrap();
+        let waiting = of_it(&["run", "clerk", "--input", &format!("@{}", input.display()), "--detach"]);
+        let failing = of_it(&["run", "agent-10", "--input", r#"{"steps": 2, "fail_at": 2}"#, "--detach"]);
+        let status = |job: &str| {
+            let shown: Value = serde_json::from_str(&of_it(&["jobs", "show", job, "--json"])).unwrap();
+            shown["job"]["status"].clone()
+        };
+        wait_for("the question", || status(&waiting) == "WAITING");
+        wait_for("the dead letter", || status(&failing) == "FAILED");
+        let erased: Value = serde_json::from_str(&of_it(&["tenant", "erase", "leaver", "--yes", "--json"])).unwrap();
+        assert_eq!((&erased["status"], &erased["erased"]["jobs"]), (&json!("DONE"), &json!(2)), "{erased}");
+        assert_eq!(erased["erased"]["dead_letters"], 1, "{erased}");
+        assert!(erased["erased"]["objects"].as_u64() > Some(0), "{erased}");
     }
 }

@@ -70,6 +70,7 @@ pub(super) async fn put(
     DefinitionBody { text, format }: DefinitionBody,
 ) -> Result<Response, Refused> {
     called.0.require(Scope::Define)?;
+    service.refuse_while_erasing(&called.0.tenant).await?;
     let (view, created) = definitions::save(&service, &called.0, &name, &text, format).await?;
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     let address = format!("/v1/agents/{}", view.card.reference());

@@ -101,6 +101,7 @@ pub(super) async fn replay(
     let key = signal_key(&headers)?;
     let request: ReplayRequest = parse_or_default(&body)?;
     request.check()?;
+    service.refuse_while_erasing(&called.0.tenant).await?;
     let reference = called.job(job);
     if let Some(input) = &request.edit.input {
         let agent = watch::item(service.store(), &reference).await?.order.agent;

@@ -82,6 +82,7 @@ pub(super) async fn resend(
     DeliveryPath(id): DeliveryPath,
 ) -> Result<Response, Refused> {
     called.0.require(Scope::Operate)?;
+    service.refuse_while_erasing(&called.0.tenant).await?;
     let (store, reference) = (service.store(), called.job(job));
     watch::item(store, &reference).await?;
     let unknown = || Refused(Problem::NoSuchDelivery { delivery: id.clone() });

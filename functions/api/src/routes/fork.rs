@@ -52,6 +52,7 @@ pub(super) async fn fork(
     }
     let request: ForkRequest = parse_or_default(&body)?;
     request.check()?;
+    service.refuse_while_erasing(&called.0.tenant).await?;
     let source = called.job(job);
     if let Some(input) = &request.edit.input {
         let agent = watch::item(service.store(), &source).await?.order.agent;

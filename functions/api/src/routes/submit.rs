@@ -39,6 +39,8 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
     responses(
         (status = 200, description = "The job has ended.", body = JobView),
         (status = 202, description = "The job is accepted; `Location` is its address.", body = JobView),
+        (status = 409, description = "All data of the tenant is being erased; `erasure` is by which erasure.",
+            body = ProblemBody, content_type = "application/problem+json"),
         (status = 429, description = "The tenant uses as much as it may; `Retry-After` says when to come again, `limit` and \
             `value` which limit it is.", body = ProblemBody, content_type = "application/problem+json"),
         (status = "default", description = "A problem.", body = ProblemBody, content_type = "application/problem+json"),
@@ -59,7 +61,8 @@ pub(super) async fn submit(
     }
     let request: SubmitRequest = parse(&body)?;
     request.check()?;
-    let order = order(&service, &called.0, &headers, &request).await?;
+    let (order, ()) =
+        futures::try_join!(order(&service, &called.0, &headers, &request), service.refuse_while_erasing(tenant))?;
     let job = called.job(order.id);
     let accepted = admit(&service, &job, order, !request.agent.contains('@')).await?;
     let wait = preferred_wait(&headers);

@@ -43,6 +43,7 @@ pub(super) async fn put(
     called.0.require(Scope::Administer)?;
     let settings: TenantSettings = parse(&body)?;
     settings.check()?;
+    service.refuse_while_erasing(&called.0.tenant).await?;
     let settled = Settled { job_kept_days: settings.job_kept_days };
     service.store().put_tenant_settings(&called.0.tenant, settled, &called.0.subject, now()).await?;
     tracing::info!(tenant = %called.0.tenant, job_kept_days = settings.job_kept_days, "the tenant's settings were changed");

@@ -167,7 +167,7 @@ impl World {
 
     /// A request by a caller of this tenant who may do everything.
     pub(crate) fn by(&self, tenant: &str) -> Caller<'_> {
-        let token = self.token(tenant, "jobs:read jobs:write jobs:operate agents:write tenant:admin");
+        let token = self.token(tenant, "jobs:read jobs:write jobs:operate agents:write tenant:admin tenant:erase");
         Caller { world: self, headers: vec![("authorization".into(), format!("Bearer {token}"))] }
     }
 

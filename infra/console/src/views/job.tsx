@@ -14,6 +14,7 @@ import { FailureChain } from "../parts/failure.tsx";
 import { Timeline, type Draft } from "../parts/timeline.tsx";
 import { Value } from "../parts/value.tsx";
 import { Children } from "./children.tsx";
+import { Deliveries } from "./deliveries.tsx";
 import { Invocations } from "./invocations.tsx";
 import { Activity, RawJournal } from "./journal.tsx";
 import { Replay } from "./replay.tsx";
@@ -198,6 +199,7 @@ function JobOf({ id }: { id: string }) {
       </details>
       <Invocations story={seen.story} works={job.status === "PROCESSING"} />
       <Activity events={seen.events} />
+      <Deliveries job={job.id} />
       <RawJournal job={job.id} position={seen.story.position} />
       {!over && <Cancel job={job} onDone={again} />}
     </article>

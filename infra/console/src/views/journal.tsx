@@ -21,6 +21,7 @@ function about({ data, type }: JobEvent): string {
   if (type.endsWith("JobClaimed")) return `epoch ${data.epoch}${data.takeover ? ", after a crash" : ""}`;
   if (data.signal) return `${data.signal} by ${data.by}: ${JSON.stringify(data.payload)}`;
   if (type.endsWith("Replayed")) return `by ${data.by}${data.from ? `, from ${data.from}` : ""}${data.input ? ", with an edited input" : ""}`;
+  if (type.endsWith("Forked")) return `of job ${data.job}, ${exact(data.kept)} outcomes before position ${data.at} kept`;
   if (data.by) return `by ${data.by}${data.reason ? `: ${data.reason}` : ""}`;
   return data.name ?? "";
 }

@@ -1,12 +1,12 @@
 /** What a job waits for from people: an approval by one button, an answer in words, any other signal by its payload. */
 import { useEffect, useState } from "preact/hooks";
 import { now } from "../clock.ts";
-import { duration } from "../format.ts";
+import { duration, json } from "../format.ts";
 import { api } from "../session.ts";
 import type { Story } from "../story/fold.ts";
 import type { Job } from "../wire.ts";
 import { Act, Fault } from "../parts/common.tsx";
-import { jsonFault, JsonEditor } from "../parts/editor.tsx";
+import { Diff, jsonFault, JsonEditor } from "../parts/editor.tsx";
 import { Tree } from "../parts/value.tsx";
 import { useAgents } from "./agents.tsx";
 
@@ -18,10 +18,11 @@ function wayOf(name: string): Way {
   return name.startsWith("answer:") || name.startsWith("interrupted:") ? "words" : "json";
 }
 
-/** What the agent has shown of a wait: the newest that names its signal. */
+/** What the agent has shown of a wait: what names its signal, the newer over the older. */
 function shownOf(story: Story, name: string): Record<string, any> | undefined {
   const values = story.steps.filter((step) => step.state === "shown").map((step) => step.value as Record<string, any>);
-  return values.filter((value) => value?.signal === name).at(-1);
+  const own = values.filter((value) => value?.signal === name);
+  return own.length > 0 ? Object.assign({}, ...own) : undefined;
 }
 
 export function Signals({ job, story, onSent }: { job: Job; story: Story; onSent: () => void }) {
@@ -69,11 +70,12 @@ function Signal({ job, name, shown, asked, onSent }: {
     }
   };
   if (state.sent) return <p role="status">Sent <code>{name}</code>.</p>;
-  const { signal: _, ...about } = shown ?? {};
+  const { signal: _, why, expected: __, ...about } = shown ?? {};
   const decide = (decision: string) => send({ decision, ...(words.trim() ? { reason: words.trim() } : {}) });
   return (
     <div class="signal">
       {typeof about.question === "string" && <p class="question">{about.question}</p>}
+      {typeof why === "string" && <p class="field-fault" role="alert">What was sent was not taken: {why}</p>}
       {Object.keys(about).length > 0 && typeof about.question !== "string" && <Tree value={about} />}
       {way === "approval" && (
         <div class="approval">
@@ -85,6 +87,9 @@ function Signal({ job, name, shown, asked, onSent }: {
           {name !== "approval" && <Act does={() => decide("changes")} disabled={words.trim() === ""}>Ask for changes</Act>}
           <Act class="danger" does={() => decide("rejected")}>Reject</Act>
         </div>
+      )}
+      {way === "approval" && about.arguments !== undefined && (
+        <OtherArguments name={name} of={about.arguments} onSend={(changed) => send({ decision: "approved", arguments: changed })} />
       )}
       {way === "words" && (
         <div class="approval">
@@ -100,6 +105,29 @@ function Signal({ job, name, shown, asked, onSent }: {
       )}
       <Fault error={state.error} />
     </div>
+  );
+}
+
+/** Approves a call with other arguments than the model gave it. */
+function OtherArguments({ name, of, onSend }: { name: string; of: unknown; onSend: (value: unknown) => Promise<void> }) {
+  const before = json(of);
+  const [text, setText] = useState<string | undefined>();
+  if (text === undefined) {
+    return <button type="button" class="plain small" onClick={() => setText(before)}>Approve with other arguments…</button>;
+  }
+  const fault = jsonFault(text);
+  const value = fault === undefined ? JSON.parse(text) : undefined;
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  return (
+    <>
+      <JsonEditor id={`arguments-${name}`} label="Arguments" text={text} onText={setText} rows={6} />
+      {fault === undefined && !isObject && <p class="field-fault" role="status">Arguments are an object, by name.</p>}
+      {isObject && <Diff before={before} after={json(value)} what="the arguments" json />}
+      <div class="tools">
+        <Act class="good" does={() => onSend(value)} disabled={!isObject}>Approve with these arguments</Act>
+        <button type="button" onClick={() => setText(undefined)}>Leave them as they are</button>
+      </div>
+    </>
   );
 }
 

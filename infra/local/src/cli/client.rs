@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use longhaul_wire::agents::{AgentList, AgentView};
+use longhaul_wire::erasures::{EraseRequest, ErasureList, ErasureView};
 use longhaul_wire::export::{EntryPart, Export};
 use longhaul_wire::jobs::{DeadLetterList, ForkView, JobList, TakenIn};
 use longhaul_wire::journal::{EntryView, JournalView};
@@ -117,6 +118,18 @@ impl Client {
         let path = "/v1/tenant/settings";
         let call = self.request(Method::PUT, path).json(settings);
         self.send("PUT", path, call).await
+    }
+
+    pub(super) async fn erase_tenant(&self, tenant: &str) -> Result<ErasureView, CliError> {
+        self.post("/v1/tenant/erasures", &EraseRequest { tenant: tenant.to_owned() }).await
+    }
+
+    pub(super) async fn erasure(&self, id: &str) -> Result<ErasureView, CliError> {
+        self.get(&format!("/v1/tenant/erasures/{}", segment(id)), &[]).await
+    }
+
+    pub(super) async fn erasures(&self) -> Result<ErasureList, CliError> {
+        self.get("/v1/tenant/erasures", &[]).await
     }
 
     /// The newest jobs that a filter admits, page after page; `next` tells whether there are more.

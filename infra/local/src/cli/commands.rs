@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use longhaul_engine::JobId;
-use longhaul_wire::requests::{SubmitRequest, TenantSettings};
+use longhaul_wire::requests::SubmitRequest;
 use longhaul_wire::socket::DeltaBody;
 use longhaul_wire::{Event, JobView};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use super::jobs::JobsCommand;
 use super::output::{plain, print, say};
 use super::progress::Progress;
 use super::screen::{self, Screen, Wish};
-use super::{CliError, Command, Output, Place, TenantCommand, tables, transfer};
+use super::{CliError, Command, Output, Place, tables, transfer};
 use crate::rehearsal;
 use crate::stack::{Issuer, ModelChoice, Stack};
 
@@ -70,7 +70,7 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
         }
         Command::Tenant(command) => {
             let connected = place.connect().await?;
-            let done = tenant(&connected, command).await;
+            let done = super::tenant::tenant(&connected, &place, command).await;
             connected.end().await;
             done
         }
@@ -370,18 +370,6 @@ fn print_outcome(job: &JobView, output: Output) -> Result<ExitCode, CliError> {
         say(&format!("job {}: {}, {} steps, {tokens} tokens, cost {cost}", job.id, job.status.as_str(), job.steps));
     }
     Ok(if completed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-async fn tenant(connected: &Connected, command: TenantCommand) -> Result<ExitCode, CliError> {
-    let (settings, output) = match command {
-        TenantCommand::Show { output } => (connected.client.tenant_settings().await?, output),
-        TenantCommand::Set { job_kept_days, output } => {
-            (connected.client.put_tenant_settings(&TenantSettings { job_kept_days }).await?, output)
-        }
-    };
-    super::jobs::print_or_json(&settings, output, |settings| {
-        format!("jobs are kept for {} days behind their end", settings.job_kept_days)
-    })
 }
 
 pub(super) fn print_json(value: &impl Serialize) -> Result<(), CliError> {

@@ -149,7 +149,7 @@ impl FaultArguments {
 }
 
 /// Variables of the person's own that the functions get too.
-const PASSED_ON: [&str; 13] = [
+const PASSED_ON: [&str; 14] = [
     "LONGHAUL_LOG",
     "LONGHAUL_RETRY_WAIT_FIRST_MS",
     "LONGHAUL_DOCUMENTS",
@@ -162,6 +162,7 @@ const PASSED_ON: [&str; 13] = [
     "AWS_ENDPOINT_URL_LAMBDA",
     "LONGHAUL_SECRETS_FILE",
     "LONGHAUL_TENANT_LIMITS",
+    "LONGHAUL_ERASURE_REST_SECONDS",
     "LONGHAUL_WEBHOOK_SECRETS",
     "LONGHAUL_MODEL_KEY_SECRET",
 ];

@@ -145,24 +145,17 @@ struct EditArguments {
     /// Another model for its agent.
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// A new budget of tokens.
-    #[arg(long, value_name = "N")]
-    tokens: Option<u64>,
-    /// A new budget of money, in dollars by the table of prices.
-    #[arg(long, value_name = "DOLLARS", value_parser = micros)]
-    money: Option<u64>,
-    /// A new budget of time since submission, waits included.
-    #[arg(long, value_name = "SECONDS")]
-    seconds: Option<u64>,
+    /// A new budget takes the place of the whole old one: what is not named is not bounded any more.
+    #[command(flatten)]
+    budget: BudgetArguments,
 }
 
 impl EditArguments {
     fn read(self) -> Result<EditRequest, CliError> {
-        let Self { input, instructions, model, tokens, money, seconds } = self;
-        let budget = Budget { tokens, money_micros: money, steps: None, wall_seconds: seconds };
+        let Self { input, instructions, model, budget } = self;
         Ok(EditRequest {
             input: input.map(|given| json_argument("--input", &given)).transpose()?,
-            budget: (budget != Budget::default()).then_some(budget),
+            budget: budget.budget(),
             model,
             instructions: instructions.map(|given| text_argument("--instructions", &given)).transpose()?,
         })

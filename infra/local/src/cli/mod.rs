@@ -19,6 +19,7 @@ mod screen;
 mod soak;
 mod story;
 mod tables;
+mod tenant;
 mod transfer;
 
 use std::path::PathBuf;
@@ -166,9 +167,9 @@ enum Command {
     /// Agents: list, show, check a definition, save it.
     #[command(subcommand)]
     Agents(agents::AgentsCommand),
-    /// What holds for all jobs of the tenant: how long they are kept.
+    /// The tenant as a whole: how long its jobs are kept; erase all that it has.
     #[command(subcommand)]
-    Tenant(TenantCommand),
+    Tenant(tenant::TenantCommand),
     /// Log in at a deployment (--url) with its identity provider; the token is kept for later commands.
     Login(login::LoginArguments),
     /// Forget the token of a deployment (--url).
@@ -208,23 +209,6 @@ struct Output {
     /// Print one JSON object on standard output and nothing else.
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-enum TenantCommand {
-    /// Show the settings.
-    Show {
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Change the settings, for jobs that end from now on.
-    Set {
-        /// Days for which a job is kept behind its end.
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=3_660))]
-        job_kept_days: u32,
-        #[command(flatten)]
-        output: Output,
-    },
 }
 
 /// Runs the program.

@@ -22,7 +22,7 @@ pub const AUDIENCE: &str = "longhaul";
 /// The tenant of a token that names none.
 pub const TENANT_DEFAULT: &str = "local";
 /// All rights: the person at this machine may do everything.
-const SCOPES: &str = "jobs:read jobs:write jobs:operate agents:write tenant:admin";
+const SCOPES: &str = "jobs:read jobs:write jobs:operate agents:write tenant:admin tenant:erase";
 /// The key's file in the data folder.
 const KEY_FILE: &str = "signing-key.p8";
 /// The file of the webhook secret in the data folder.

@@ -359,6 +359,8 @@ fn environment(
             ("LONGHAUL_CORPUS", shipped.join(corpus::CORPUS_FOLDER).display().to_string()),
             ("LONGHAUL_LOG_FORMAT", "text".to_owned()),
             ("LONGHAUL_SECRETS_FILE", secrets.display().to_string()),
+            // The same rest as on AWS, for workers that may live less long here.
+            ("LONGHAUL_ERASURE_REST_SECONDS", options.worker_timeout.as_secs().saturating_add(60).to_string()),
             // Nobody calls the functions of a real account from here: where they run on this machine is for the person to
             // say (docs/running.md), and this address answers nobody until then.
             ("AWS_ENDPOINT_URL_LAMBDA", "http://127.0.0.1:3001".to_owned()),

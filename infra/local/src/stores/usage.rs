@@ -157,6 +157,11 @@ fn of_body(by: String, of: Of, action: &str, body: &[u8]) -> Right {
     let written = matches!(action, "PutItem" | "UpdateItem" | "DeleteItem");
     let key = asked.item.or(asked.key).and_then(|keyed| keyed.partition?.text).filter(|_| written);
     let keys = key.map(|key| format!("{}#*", key.split('#').next().unwrap_or_default()));
+    // A batch needs no right of its own.
+    let action = match of.starts_with("queue/") {
+        true => action.strip_suffix("Batch").unwrap_or(action),
+        false => action,
+    };
     Right { by, action: format!("{service}:{action}"), of, keys }
 }
 
@@ -208,6 +213,12 @@ mod tests {
                 "SendMessage",
                 r#"{"QueueUrl":"http://h/000/longhaul-jobs","MessageBody":"x"}"#,
                 "sqs:SendMessage queue/longhaul-jobs -",
+            ),
+            (
+                Of::Sqs,
+                "DeleteMessageBatch",
+                r#"{"QueueUrl":"http://h/000/longhaul-dead-letters","Entries":[]}"#,
+                "sqs:DeleteMessage queue/longhaul-dead-letters -",
             ),
         ];
         for (of, action, body, wanted) in rows {

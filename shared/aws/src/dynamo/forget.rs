@@ -9,6 +9,7 @@ use aws_sdk_dynamodb::types::{DeleteRequest, WriteRequest};
 use aws_sdk_s3::types::{Delete, ObjectIdentifier};
 use longhaul::store::StoreError;
 use longhaul_engine::JobId;
+use longhaul_engine::erasure::Erased;
 
 use super::attributes::{Item, text};
 use super::keys::{JOB, PK, SK, deliveries_partition, job_key, job_of_partition, job_partition};
@@ -39,6 +40,14 @@ impl AwsStore {
     /// # Errors
     /// Store errors; calling again goes on where it stopped.
     pub async fn forget(&self, job: JobId) -> Result<bool, StoreError> {
+        self.forget_counted(job).await.map(|removed| removed.is_some())
+    }
+
+    /// The same; how much was removed, none when the job has an item.
+    ///
+    /// # Errors
+    /// As [`Self::forget`].
+    pub async fn forget_counted(&self, job: JobId) -> Result<Option<Erased>, StoreError> {
         const ACTION: &str = "reading what is left of a job";
         let get = self
             .dynamodb()
@@ -48,17 +57,22 @@ impl AwsStore {
             .projection_expression(PK)
             .consistent_read(true);
         if Box::pin(get.send()).await.map_err(|error| unavailable(ACTION, error))?.item.is_some() {
-            return Ok(false);
+            return Ok(None);
         }
-        self.forget_payloads(job).await?;
-        self.forget_partition(deliveries_partition(job)).await?;
-        self.forget_partition(job_partition(job)).await?;
-        Ok(true)
+        let objects = self.forget_payloads(job).await?;
+        let deliveries = self.forget_partition(deliveries_partition(job), |_| true).await?;
+        let own = self.forget_partition(job_partition(job), |_| true).await?;
+        Ok(Some(Erased { objects, items: deliveries.saturating_add(own), ..Erased::default() }))
     }
 
-    async fn forget_partition(&self, partition: String) -> Result<(), StoreError> {
-        const ACTION: &str = "reading what is left of a job";
-        let mut start = None;
+    /// Removes the items of a partition whose sort keys `goes` says yes to; how many.
+    pub(super) async fn forget_partition(
+        &self,
+        partition: String,
+        goes: impl Fn(&str) -> bool,
+    ) -> Result<u64, StoreError> {
+        const ACTION: &str = "reading what is to be removed";
+        let (mut start, mut removed) = (None, 0_u64);
         loop {
             let query = self
                 .dynamodb()
@@ -70,17 +84,20 @@ impl AwsStore {
                 .consistent_read(true)
                 .set_exclusive_start_key(start);
             let answer = Box::pin(query.send()).await.map_err(|error| unavailable(ACTION, error))?;
-            self.delete_items(answer.items.unwrap_or_default()).await?;
+            let mut keys = answer.items.unwrap_or_default();
+            keys.retain(|key| key.get(SK).and_then(|sort| sort.as_s().ok()).is_some_and(|sort| goes(sort)));
+            removed = removed.saturating_add(u64::try_from(keys.len()).unwrap_or(u64::MAX));
+            self.delete_items(keys).await?;
             start = answer.last_evaluated_key;
             if start.is_none() {
-                return Ok(());
+                return Ok(removed);
             }
         }
     }
 
-    async fn forget_payloads(&self, job: JobId) -> Result<(), StoreError> {
+    async fn forget_payloads(&self, job: JobId) -> Result<u64, StoreError> {
         const ACTION: &str = "removing a job's payloads";
-        let mut token = None;
+        let (mut token, mut gone) = (None, 0_u64);
         loop {
             let list = self
                 .clients
@@ -96,6 +113,7 @@ impl AwsStore {
                 objects.push(ObjectIdentifier::builder().key(key).build().map_err(|e| unavailable(ACTION, e))?);
             }
             if !objects.is_empty() {
+                gone = gone.saturating_add(u64::try_from(objects.len()).unwrap_or(u64::MAX));
                 let delete = Delete::builder()
                     .set_objects(Some(objects))
                     .quiet(true)
@@ -110,7 +128,7 @@ impl AwsStore {
             }
             token = answer.next_continuation_token;
             if token.is_none() {
-                return Ok(());
+                return Ok(gone);
             }
         }
     }

@@ -15,10 +15,12 @@ use std::path::PathBuf;
 use longhaul::store::{Continuation, JobRef};
 use longhaul_engine::budget::Budget;
 use longhaul_engine::entry::{Branch, Edit, StepId, StepKind, WaitEnd, WaitFor};
+use longhaul_engine::erasure::{Erased, Stage};
 use longhaul_engine::fork::Fork;
 use longhaul_engine::job::{Imported, Lease, Mismatch, Order, Origin, Overrides, Parent, Progress, Totals, Usage};
 use longhaul_engine::{
-    AgentRef, Batch, Entry, Epoch, ErrorClass, Failure, Job, JobId, JobState, Nonce, Seq, SessionId, StepKey, Timestamp,
+    AgentRef, Batch, Entry, Epoch, Erasure, ErasureId, ErrorClass, Failure, Job, JobId, JobState, Nonce, Seq,
+    SessionId, StepKey, Timestamp,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -26,7 +28,7 @@ use uuid::Uuid;
 use super::attributes::Item;
 use super::batch_item::{self, StoredEntries};
 use super::job_item::{self, StoredInput};
-use super::{definitions, sessions, table_definition, tenants};
+use super::{definitions, erasures, sessions, table_definition, tenants};
 use crate::connections::{
     Connection, Subscriber, connection_item, read_connection, read_subscriber, subscription_items,
 };
@@ -166,6 +168,16 @@ fn a_tenants_settings() {
     let settings = tenants::TenantSettings { job_kept_days: 7 };
     holds("tenant-settings", &shape(&tenants::encode(&"acme".parse().unwrap(), settings, "ada", NOW)));
     assert_eq!(tenants::decode(&item("tenant-settings")).unwrap(), settings);
+}
+
+#[test]
+fn an_erasure() {
+    let erased = Erased { jobs: 2, items: 9, objects: 1, letters: 1 };
+    let id = ErasureId::from_uuid(Uuid::from_u128(7));
+    let asked = Erasure::asked(id, "acme".parse().unwrap(), "ada".to_owned(), NOW);
+    let erasure = Erasure { stage: Stage::Waiting { until: LATER }, open: 0, erased, ..asked };
+    holds("erasure", &shape(&erasures::encode(&erasure, nonce(9)).unwrap()));
+    assert_eq!(erasures::decode(&item("erasure")).unwrap(), erasures::StoredErasure { erasure, seen: nonce(9) });
 }
 
 #[test]

@@ -14,6 +14,9 @@
 //! | `HOOK#<job>` | `GONE` | that the webhook wants no more |
 //! | `TENANT#<tenant>` | `USE` | what the tenant uses |
 //! | `TENANT#<tenant>` | `CONN#<id>` | one of its open connections |
+//! | `TENANT#<tenant>` | `ERASURE` | the erasure of its data that is under way |
+//! | `TENANT#<tenant>` | `ERASURE#<id>` | the record of one that is done |
+//! | `TENANT#<tenant>` | `ERASED#<job>` | a job that an erasure has removed and looks at once more |
 //! | `AGENTS#<tenant>` | `<name>#<version, 10 digits>` | a version of an agent that the tenant has defined |
 
 use std::collections::HashMap;
@@ -21,7 +24,7 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use longhaul_engine::ids::{AgentName, AgentRef};
 use longhaul_engine::job::Status;
-use longhaul_engine::{JobId, Seq, SessionId, TenantId};
+use longhaul_engine::{ErasureId, JobId, Seq, SessionId, TenantId};
 
 use super::attributes::text;
 
@@ -45,6 +48,12 @@ pub(crate) const BATCH_PREFIX: &str = "J#";
 pub(crate) const USE: &str = "USE";
 /// What the sort keys of a tenant's connections begin with.
 pub(crate) const CONNECTION_PREFIX: &str = "CONN#";
+/// Sort key of an erasure that is under way, and what those of the records of earlier ones begin with.
+pub(crate) const ERASURE: &str = "ERASURE";
+/// What the sort keys of an erasure's removed jobs begin with.
+pub(crate) const ERASED_PREFIX: &str = "ERASED#";
+/// The `due` index's shard of erasures.
+pub(crate) const ERASURE_SHARD: &str = "ERASE";
 /// Sort key of the mark that a webhook wants no more. It stands behind all positions.
 pub(crate) const GONE: &str = "GONE";
 /// The `due` index's shard of tenants whose use is to be counted.
@@ -74,6 +83,16 @@ pub(crate) fn deliveries_partition(job: JobId) -> String {
 /// The sort key of the delivery of the event at a position.
 pub(crate) fn delivery_sort(at: Seq) -> String {
     format!("{:010}", at.0)
+}
+
+/// The sort key of the record of an erasure that is done.
+pub(crate) fn erasure_record_sort(id: ErasureId) -> String {
+    format!("{ERASURE}#{id}")
+}
+
+/// The sort key of a job that an erasure has removed.
+pub(crate) fn erased_sort(job: JobId) -> String {
+    format!("{ERASED_PREFIX}{job}")
 }
 
 /// The sort key of a tenant's connection.

@@ -6,6 +6,8 @@
 mod attributes;
 mod batch_item;
 mod definitions;
+mod erasing;
+mod erasures;
 mod forget;
 #[cfg(test)]
 mod fuzz;
@@ -37,6 +39,8 @@ use crate::config::Config;
 
 pub(crate) use attributes::{Item, Reader, json_text, mark, number, text, time};
 pub use definitions::{NewDefinition, Saved, SavedDefinition};
+pub use erasing::Standing;
+pub use erasures::StoredErasure;
 pub(crate) use keys::{
     CONNECTION, CONNECTION_PREFIX, GONE, PK, SK, SUBSCRIPTION_PREFIX, USE, USE_SHARD, connection_partition,
     deliveries_partition, delivery_sort, job_key, job_partition, key, live_shard, subscription_sort,

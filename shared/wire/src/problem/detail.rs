@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use longhaul_engine::ErasureId;
 use longhaul_engine::admission::Limit;
 use longhaul_engine::job::Status;
 
@@ -71,6 +72,8 @@ impl Problem {
             Self::NoSuchDelivery { delivery } => {
                 format!("The job has no delivery `{}`, or none any more; GET …/deliveries lists them.", echo(delivery))
             }
+            Self::NoSuchErasure { erasure } => no_erasure_detail(&echo(erasure)),
+            Self::TenantErasing { erasure } => erasing_detail(*erasure),
             Self::LimitReached { limit, value, retry_after } => limit_detail(*limit, *value, *retry_after),
             Self::Unavailable { retry_after } => format!(
                 "A service that this one stands on did not answer. Whether the request took effect is not known; \
@@ -97,6 +100,18 @@ fn stream_detail(streams: Option<&str>) -> String {
                 .to_owned()
         }
     }
+}
+
+fn no_erasure_detail(erasure: &str) -> String {
+    format!("The tenant has no erasure `{erasure}`; GET /v1/tenant/erasures lists them.")
+}
+
+/// What is said to who wants something new of a tenant whose data goes.
+fn erasing_detail(erasure: ErasureId) -> String {
+    format!(
+        "All data of the tenant is being erased, and nothing new is taken until that is done; \
+         GET /v1/tenant/erasures/{erasure} tells how far it is. Send the request again then."
+    )
 }
 
 /// What is said of a tenant's limit.
