@@ -51,6 +51,7 @@ pub fn order_of(owner: &str) -> Order {
         labels: BTreeMap::from([("team".to_owned(), "blue".to_owned())]),
         parent: None,
         origin: Default::default(),
+        thread: None,
         overrides: Default::default(),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         submitted_at: NOW,

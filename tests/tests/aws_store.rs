@@ -16,6 +16,7 @@ use longhaul_aws::connections::{Connection, Subscriber};
 use longhaul_aws::dynamo::{Cursor, JobFilter, JobPage, StreamedBatch};
 use longhaul_aws::{AwsStore, Config};
 use longhaul_engine::job::Status;
+use longhaul_engine::thread::{OnBusy, Thread};
 use longhaul_engine::{Job, JobId, JobState, Seq, Timestamp, limits};
 use longhaul_local::stores::dynamodb::StreamReader;
 use longhaul_tests::sample;
@@ -135,6 +136,9 @@ async fn a_tenants_jobs_are_listed_newest_first_in_pages() {
                     job.order.agent.name = "compliance".parse().unwrap();
                     job.order.labels = BTreeMap::from([("team".to_owned(), "red".to_owned())]);
                 }
+                if seconds % 3 == 0 {
+                    job.order.thread = Some(Thread { id: "talk".parse().unwrap(), on_busy: OnBusy::Enqueue });
+                }
             })
             .await,
         );
@@ -172,6 +176,10 @@ async fn a_tenants_jobs_are_listed_newest_first_in_pages() {
             JobFilter { label: label("red"), since: Some(later(1)), until: Some(later(6)), ..none() },
             every(|p| p == 2 || p == 4),
         ),
+        (JobFilter { thread: Some("talk".to_owned()), ..none() }, every(|place| place % 3 == 0)),
+        (JobFilter { thread: Some("talk".to_owned()), label: label("red"), ..none() }, every(|place| place % 6 == 0)),
+        (JobFilter { thread: Some("tal".to_owned()), ..none() }, Vec::new()),
+        (JobFilter { thread: Some("t".repeat(5_000)), ..none() }, Vec::new()),
         (JobFilter { label: Some(("t".repeat(5_000), "x".to_owned())), ..none() }, Vec::new()),
     ] {
         for jobs_max in [1, 2, 3, 7, 100] {

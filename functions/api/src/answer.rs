@@ -77,6 +77,8 @@ impl Refused {
             OutsideError::NotReplayable => Self(Problem::NotReplayable { status: None }),
             OutsideError::NoPosition => Self(Problem::field("", "names a position or step that the job does not have")),
             OutsideError::Repeats { effects } => Self(Problem::RepeatsEffects { effects }),
+            OutsideError::ThreadBusy { by } => Self(Problem::ThreadBusy { job: by }),
+            OutsideError::ThreadFull => Self(Problem::ThreadFull),
             OutsideError::Store(error) => error.into(),
             OutsideError::Journal(error) => error.into(),
         }

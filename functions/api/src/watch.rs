@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use longhaul::engine::job::Status;
 use longhaul::engine::{Batch, Job, JobId, Journal, Seq};
-use longhaul::store::{JobRef, Store};
+use longhaul::store::{JobRef, Store, ThreadRef};
 use longhaul_wire::{JobView, Problem};
 use tokio::time::Instant;
 
@@ -30,6 +31,16 @@ impl Seen {
 
     pub(crate) fn view(&self) -> JobView {
         JobView::of_journal(&self.job, &self.journal)
+    }
+
+    /// The same, with the job in front of it in its thread where it waits for its turn.
+    pub(crate) async fn view_in_line(&self, store: &impl Store) -> Result<JobView, Refused> {
+        let mut view = self.view();
+        if let (Some(thread), Status::Pending) = (&self.job.order.thread, view.status) {
+            let at = ThreadRef { tenant: self.job.order.tenant.clone(), thread: thread.id.clone() };
+            view.waits_for = store.line(&at).await?.ahead_of(self.job.order.id).last().copied();
+        }
+        Ok(view)
     }
 
     /// Follows the journal until the job has ended; false: it has not by `deadline`.

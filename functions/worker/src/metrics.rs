@@ -10,8 +10,9 @@ use std::time::{Duration, SystemTime};
 
 use longhaul::engine::ids::{SessionId, TenantId};
 use longhaul::engine::job::{JobWrite, Usage};
+use longhaul::engine::thread::{self, LineWrite};
 use longhaul::engine::{Batch, Entry, Failure, Job, JobId, JobState, Seq, Timestamp};
-use longhaul::store::{Append, Continuation, JobRef, Store, StoreError, Submit, Write};
+use longhaul::store::{Append, Continuation, InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef, Write};
 use longhaul_aws::metrics;
 use metrique::unit::Count;
 use metrique::unit_of_work::metrics;
@@ -185,6 +186,18 @@ impl<S: Store> Store for Metered<S> {
 
     async fn submit(&self, job: &Job) -> Result<Submit, StoreError> {
         self.store.submit(job).await
+    }
+
+    async fn submit_in_line(&self, job: &Job, thread: &ThreadRef, write: &LineWrite) -> Result<InLine, StoreError> {
+        self.store.submit_in_line(job, thread, write).await
+    }
+
+    async fn line(&self, thread: &ThreadRef) -> Result<thread::Line, StoreError> {
+        self.store.line(thread).await
+    }
+
+    async fn write_line(&self, thread: &ThreadRef, write: &LineWrite) -> Result<LineWritten, StoreError> {
+        self.store.write_line(thread, write).await
     }
 
     async fn job(&self, job: &JobRef) -> Result<Option<Job>, StoreError> {

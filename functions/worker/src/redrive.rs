@@ -50,7 +50,9 @@ pub(crate) async fn replay<S: Store>(
             | OutsideError::Ended
             | OutsideError::OtherRequest
             | OutsideError::NoPosition
-            | OutsideError::Repeats { .. },
+            | OutsideError::Repeats { .. }
+            | OutsideError::ThreadBusy { .. }
+            | OutsideError::ThreadFull,
         ) => {
             tracing::info!("a dead letter whose job has gone on since");
             Ok(())

@@ -240,6 +240,13 @@ impl Held {
         self.write(nonce, None, JobState::Pending, Some(due), at)
     }
 
+    /// Gives the job back because it is another job's turn in its thread. Whoever hands the turn on calls it up.
+    #[must_use]
+    pub fn stand_in_line(&self, nonce: Nonce, at: &At) -> JobWrite {
+        let due = at.now.plus(Duration::from_millis(limits::TURN_LOOK_INTERVAL_MS));
+        self.write(nonce, None, JobState::Pending, Some(due), at)
+    }
+
     /// Gives the job back to wait; refused when a signal has come since the last look (protocol rule 7).
     #[must_use]
     pub fn wait(&self, nonce: Nonce, until: Option<Timestamp>, at: &At) -> JobWrite {

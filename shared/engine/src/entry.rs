@@ -335,9 +335,9 @@ impl Entry {
     #[must_use]
     fn version(&self) -> u32 {
         match self {
-            Self::Forked { .. } => limits::PROTOCOL_VERSION,
+            Self::Forked { .. } => limits::PROTOCOL_VERSION_FORKS,
             Self::Replayed { edit, .. } if edit.model.is_some() || edit.instructions.is_some() => {
-                limits::PROTOCOL_VERSION
+                limits::PROTOCOL_VERSION_FORKS
             }
             Self::Claimed { .. }
             | Self::StepStarted { .. }

@@ -93,6 +93,10 @@ text_id!(
     SignalKey, "a signal key", limits::IDEMPOTENCY_KEY_LENGTH_MAX
 );
 text_id!(
+    /// What a tenant calls jobs that run one after another.
+    ThreadId, "a thread", limits::THREAD_LENGTH_MAX
+);
+text_id!(
     /// One worker invocation. New for each invocation, so that a lease never outlives the process that took it.
     SessionId, "a session", limits::SESSION_LENGTH_MAX
 );

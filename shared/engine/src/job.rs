@@ -9,6 +9,7 @@ use crate::budget::Budget;
 use crate::fork::Fork;
 use crate::ids::{AgentRef, Epoch, JobId, Nonce, Seq, SessionId, StepKey, TenantId};
 use crate::limits;
+use crate::thread::Thread;
 use crate::time::Timestamp;
 
 /// Tokens of model calls, added up over a job's steps.
@@ -312,6 +313,9 @@ pub struct Order {
     /// The job that waits for this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+    /// The thread in which it has its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<Thread>,
     /// Where the job comes from.
     #[serde(default, skip_serializing_if = "Origin::is_submitted")]
     pub origin: Origin,
@@ -340,6 +344,7 @@ impl Order {
             && self.webhook == other.webhook
             && self.webhook_events == other.webhook_events
             && self.labels == other.labels
+            && self.thread == other.thread
             && self.origin == other.origin
             && self.overrides == other.overrides
     }
@@ -347,9 +352,12 @@ impl Order {
     /// The version of the protocol that one must know to drive this job rightly.
     #[must_use]
     pub fn version(&self) -> u32 {
+        if self.thread.is_some() {
+            return limits::PROTOCOL_VERSION;
+        }
         match (&self.origin, self.overrides.is_empty()) {
             (Origin::Submitted, true) => limits::PROTOCOL_VERSION_PLAIN,
-            (Origin::Submitted | Origin::Forked(_) | Origin::Imported(_), _) => limits::PROTOCOL_VERSION,
+            (Origin::Submitted | Origin::Forked(_) | Origin::Imported(_), _) => limits::PROTOCOL_VERSION_FORKS,
         }
     }
 }

@@ -11,6 +11,14 @@ pub const IDEMPOTENCY_KEY_LENGTH_MAX: usize = 255;
 /// Characters of a session id: a Lambda request id has 36.
 pub const SESSION_LENGTH_MAX: usize = 80;
 
+/// Characters of a thread's id: a conversation's id elsewhere, with room for what stands in front of it.
+pub const THREAD_LENGTH_MAX: usize = 128;
+/// Jobs of one thread that have not ended. They stand in one item of some ten kilobytes that each submission and each end
+/// of the thread writes; a conversation in which so many wait is none, and a batch needs no order.
+pub const THREAD_PLACES_MAX: usize = 200;
+/// How often a job that was opened again looks whether it is its turn, beside being called up: each look is a claim.
+pub const TURN_LOOK_INTERVAL_MS: u64 = 5 * 60_000;
+
 /// Entries in one batch. A reader that starts in the middle must look this far back for the batch that holds its place.
 pub const BATCH_ENTRIES_MAX: usize = 16;
 /// Entries of a whole journal: above this a job's replay no longer fits a small function's memory and time.
@@ -172,8 +180,10 @@ pub const ERASURE_REST_SECONDS: u64 = 15 * 60 + 60;
 /// second look.
 pub const ERASURE_UNSEEN_MS: u64 = 5_000;
 
-/// Version of the protocol that this program knows. What a newer one wrote it leaves alone. Version 2 knows forks and
-/// imported jobs, which an older worker would drive as if they had just been submitted.
-pub const PROTOCOL_VERSION: u32 = 2;
+/// Version of the protocol that this program knows. What a newer one wrote it leaves alone. Version 3 knows threads, whose
+/// jobs an older worker would drive beside each other.
+pub const PROTOCOL_VERSION: u32 = 3;
+/// Version 2 knows forks and imported jobs, which an older worker would drive as if they had just been submitted.
+pub const PROTOCOL_VERSION_FORKS: u32 = 2;
 /// The version in whatever means the same to a program of version 1: nearly every job item, batch and message.
 pub const PROTOCOL_VERSION_PLAIN: u32 = 1;

@@ -44,6 +44,7 @@ fn job(state: JobState, due: Option<Timestamp>) -> Job {
         labels: BTreeMap::new(),
         parent: None,
         origin: Default::default(),
+        thread: None,
         overrides: Default::default(),
         traceparent: None,
         submitted_at: NOW,

@@ -199,9 +199,9 @@ fn what_an_older_worker_would_misread_carries_a_newer_version() {
     let overrides = Overrides { model: Some("m".to_owned()), ..Overrides::default() };
     for (order, version) in [
         (order.clone(), limits::PROTOCOL_VERSION_PLAIN),
-        (Order { origin: Origin::Forked(fork_at(1, false)), ..order.clone() }, limits::PROTOCOL_VERSION),
-        (Order { origin: imported, ..order.clone() }, limits::PROTOCOL_VERSION),
-        (Order { overrides, ..order }, limits::PROTOCOL_VERSION),
+        (Order { origin: Origin::Forked(fork_at(1, false)), ..order.clone() }, limits::PROTOCOL_VERSION_FORKS),
+        (Order { origin: imported, ..order.clone() }, limits::PROTOCOL_VERSION_FORKS),
+        (Order { overrides, ..order }, limits::PROTOCOL_VERSION_FORKS),
     ] {
         assert_eq!(order.version(), version, "{order:?}");
         let text = serde_json::to_string(&order).unwrap();
@@ -212,8 +212,8 @@ fn what_an_older_worker_would_misread_carries_a_newer_version() {
     let edited = Entry::Replayed { key: "r".parse().unwrap(), by: "ada".to_owned(), from: None, edit };
     for (entries, version) in [
         (vec![claimed(1)], limits::PROTOCOL_VERSION_PLAIN),
-        (vec![claimed(1), forked], limits::PROTOCOL_VERSION),
-        (vec![edited], limits::PROTOCOL_VERSION),
+        (vec![claimed(1), forked], limits::PROTOCOL_VERSION_FORKS),
+        (vec![edited], limits::PROTOCOL_VERSION_FORKS),
     ] {
         assert_eq!(batch(1, entries.clone()).v, version, "{entries:?}");
     }

@@ -142,6 +142,8 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for ChildJob<'a, T> {
                     parent: Some(Parent { job: shared.order.id, step: id.key.clone(), depth }),
                     origin: shared.order.origin.of_child(),
                     // What was edited was edited for this job, and the child is another agent.
+                    // Its parent has the turn, and waits for it.
+                    thread: None,
                     overrides: Default::default(),
                     submitted_at: shared.clock.now(),
                     ..shared.order.clone()

@@ -157,6 +157,8 @@ fn order(source: &Job, journal: &Journal, fork: Fork, asked: ForkOrder) -> Order
         parent: None,
         webhook: None,
         webhook_events: Vec::new(),
+        // A fork is tried beside the other job, not behind it.
+        thread: None,
         traceparent,
         submitted_at: now,
         submitted_by: by,

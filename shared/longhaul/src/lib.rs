@@ -17,6 +17,7 @@ mod shared;
 mod signal;
 mod step;
 pub mod store;
+mod thread;
 
 pub use child::ChildJob;
 pub use clock::Clock;

@@ -10,11 +10,12 @@ use longhaul_engine::entry::Edit;
 use longhaul_engine::ids::{Nonce, Seq, SignalKey, SignalName};
 use longhaul_engine::job::{JobWrite, Order, Origin, Progress};
 use longhaul_engine::journal::{Ending, FoldError};
-use longhaul_engine::{Batch, Entry, Job, JobState, Journal, Timestamp, limits};
+use longhaul_engine::{Batch, Entry, Job, JobId, JobState, Journal, Timestamp, limits};
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::store::{Append, Continuation, JobRef, Store, StoreError, Submit, Write};
+use crate::thread;
 
 /// Why something from outside was not taken in.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +44,15 @@ pub enum OutsideError {
         /// Their names.
         effects: Vec<String>,
     },
+    /// Another job of the thread has not ended, and the submission would not wait.
+    #[error("job {by} of the thread has not ended")]
+    ThreadBusy {
+        /// The job in the way.
+        by: JobId,
+    },
+    /// Too many jobs of the thread have not ended.
+    #[error("{} jobs of the thread have not ended", limits::THREAD_PLACES_MAX)]
+    ThreadFull,
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -70,11 +80,16 @@ pub struct Accepted {
 /// nobody has claimed the job, in case the first call died between write and send.
 ///
 /// # Errors
-/// [`OutsideError::OtherRequest`] when the id is taken by a different order; store errors.
+/// [`OutsideError::OtherRequest`] when the id is taken by a different order; [`OutsideError::ThreadBusy`] and
+/// [`OutsideError::ThreadFull`] of its thread; store errors.
 pub async fn submit<S: Store>(store: &S, order: Order) -> Result<Accepted, OutsideError> {
     let job = Job::accepted(order, fresh_nonce());
     let reference = JobRef { tenant: job.order.tenant.clone(), job: job.order.id };
-    match store.submit(&job).await? {
+    let submitted = match &job.order.thread {
+        None => store.submit(&job).await?,
+        Some(thread) => Box::pin(thread::submit(store, &job, thread)).await?,
+    };
+    match submitted {
         Submit::Created => {
             call_up(store, &reference).await;
             Ok(Accepted { job, existed: false })
@@ -94,7 +109,7 @@ pub async fn submit<S: Store>(store: &S, order: Order) -> Result<Accepted, Outsi
 
 /// Sends a continuation for what stands already. That it could not be sent is no reason to tell the caller that nothing
 /// was done, since a repeated call would then do it twice: the job is due, and the sweeper sends instead.
-async fn call_up<S: Store>(store: &S, job: &JobRef) {
+pub(crate) async fn call_up<S: Store>(store: &S, job: &JobRef) {
     if let Err(error) = store.send(&Continuation::job(job.clone()), Duration::ZERO).await {
         tracing::warn!(job = %job.job, %error, "the continuation was not sent; the sweeper will send one");
     }

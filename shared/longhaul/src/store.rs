@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use longhaul_engine::ids::SessionId;
 use longhaul_engine::job::JobWrite;
-use longhaul_engine::{Batch, Failure, Job, JobId, Seq, TenantId, Timestamp, limits};
+use longhaul_engine::thread::{Line, LineWrite};
+use longhaul_engine::{Batch, Failure, Job, JobId, Seq, TenantId, ThreadId, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
 /// A store call that did not do what it was asked.
@@ -55,6 +56,15 @@ pub struct JobRef {
     pub tenant: TenantId,
     /// The job.
     pub job: JobId,
+}
+
+/// A thread named with its owner.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ThreadRef {
+    /// The owner.
+    pub tenant: TenantId,
+    /// The thread.
+    pub thread: ThreadId,
 }
 
 /// A queue message: "look after this". It carries no state and may be lost, doubled or late.
@@ -127,13 +137,49 @@ pub enum Write {
     Refused(Box<Job>),
 }
 
-/// Jobs, journals, sessions and the queue.
+/// What became of a submission with a place in a line.
+#[derive(Debug, Clone, PartialEq)]
+pub enum InLine {
+    /// As for any submission. The place is taken if the job was created, and not by this call if it exists.
+    Submit(Submit),
+    /// The line is not as it was read; this is how it is. Nothing is stored.
+    Refused(Line),
+}
+
+/// What became of a conditional write of a line.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LineWritten {
+    /// It went through, now or by an earlier try of the same call.
+    Written,
+    /// The line is not as it was read; this is how it is.
+    Refused(Line),
+}
+
+/// Jobs, journals, sessions, lines and the queue.
 ///
 /// Reads are consistent with writes that were acknowledged before them, but for [`Store::due`]. A conditional write
 /// that fails on its own echo (the stored mark is its own) reports success.
 pub trait Store: Send + Sync {
     /// Stores a new job unless one of its id exists (one write).
     fn submit(&self, job: &Job) -> impl Future<Output = Result<Submit, StoreError>> + Send;
+
+    /// Stores a new job and its place in a line, both or neither (one transaction).
+    fn submit_in_line(
+        &self,
+        job: &Job,
+        thread: &ThreadRef,
+        write: &LineWrite,
+    ) -> impl Future<Output = Result<InLine, StoreError>> + Send;
+
+    /// Reads a thread's line (one cheap read).
+    fn line(&self, thread: &ThreadRef) -> impl Future<Output = Result<Line, StoreError>> + Send;
+
+    /// Writes a thread's line if its mark is as expected (one conditional write).
+    fn write_line(
+        &self,
+        thread: &ThreadRef,
+        write: &LineWrite,
+    ) -> impl Future<Output = Result<LineWritten, StoreError>> + Send;
 
     /// Reads a job item; none when there is no such job or it is another tenant's.
     fn job(&self, job: &JobRef) -> impl Future<Output = Result<Option<Job>, StoreError>> + Send;

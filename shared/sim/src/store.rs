@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use longhaul::store::{Append, Continuation, JobRef, Store, StoreError, Submit, Write};
+use longhaul::store::{Append, Continuation, InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef, Write};
 use longhaul_engine::ids::SessionId;
 use longhaul_engine::job::JobWrite;
+use longhaul_engine::thread::{Line, LineWrite};
 use longhaul_engine::{Batch, Failure, Job, JobId, Seq, Timestamp};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -246,6 +247,21 @@ impl Store for SimStore {
     async fn submit(&self, job: &Job) -> Result<Submit, StoreError> {
         let job = job.clone();
         self.call("submit", Kind::Write, move |world| Ok(world.submit(&job))).await
+    }
+
+    async fn submit_in_line(&self, job: &Job, thread: &ThreadRef, write: &LineWrite) -> Result<InLine, StoreError> {
+        let (job, thread, write) = (job.clone(), thread.clone(), write.clone());
+        self.call("submit_in_line", Kind::Write, move |world| Ok(world.submit_in_line(&job, &thread, &write))).await
+    }
+
+    async fn line(&self, thread: &ThreadRef) -> Result<Line, StoreError> {
+        let thread = thread.clone();
+        self.call("line", Kind::Read, move |world| Ok(world.line(&thread))).await
+    }
+
+    async fn write_line(&self, thread: &ThreadRef, write: &LineWrite) -> Result<LineWritten, StoreError> {
+        let (thread, write) = (thread.clone(), write.clone());
+        self.call("write_line", Kind::Write, move |world| Ok(world.write_line(&thread, &write))).await
     }
 
     async fn job(&self, job: &JobRef) -> Result<Option<Job>, StoreError> {

@@ -93,6 +93,7 @@ impl Workshop {
             labels: std::collections::BTreeMap::new(),
             parent: None,
             origin: Default::default(),
+            thread: None,
             overrides: Default::default(),
             traceparent: None,
             submitted_at: self.clock.now(),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use longhaul::store::{Append, Continuation, JobRef, StoreError, Submit, Write};
+use longhaul::store::{Append, Continuation, InLine, JobRef, LineWritten, StoreError, Submit, ThreadRef, Write};
 use longhaul_engine::ids::SessionId;
 use longhaul_engine::job::{JobWrite, Progress};
+use longhaul_engine::thread::{Line, LineWrite};
 use longhaul_engine::{Batch, Failure, Job, JobId, JobState, Seq, Timestamp, limits};
 use tokio::time::Instant;
 
@@ -33,12 +34,16 @@ pub struct Snapshot {
     /// Which handle wrote the batch at a position. A worker has one for each invocation, so that an auditor can tell under
     /// which claim an entry was written.
     pub authors: BTreeMap<(JobId, Seq), u64>,
+    /// Batches of all journals in the order in which they came.
+    pub appended: Vec<(JobId, Seq)>,
     /// Sessions and their last heartbeats.
     pub sessions: BTreeMap<SessionId, Timestamp>,
     /// Messages in the queue, received ones that are not acknowledged included.
     pub messages: usize,
     /// What was put among the dead letters, in order.
     pub dead_letters: Vec<DeadLetter>,
+    /// The lines of all threads.
+    pub lines: BTreeMap<ThreadRef, Line>,
 }
 
 /// A write on its way.
@@ -58,11 +63,13 @@ pub(crate) struct World {
     pub(crate) trace: Option<Vec<String>>,
     began: Instant,
     authors: BTreeMap<(JobId, Seq), u64>,
+    appended: Vec<(JobId, Seq)>,
     pub(crate) jobs: BTreeMap<JobId, Job>,
     journals: BTreeMap<JobId, BTreeMap<Seq, Batch>>,
     sessions: BTreeMap<SessionId, Timestamp>,
     dead_letters: Vec<DeadLetter>,
     late: Vec<(Instant, LateWrite)>,
+    lines: BTreeMap<ThreadRef, Line>,
 }
 
 impl fmt::Debug for World {
@@ -86,11 +93,13 @@ impl World {
             trace: None,
             began: Instant::now(),
             authors: BTreeMap::new(),
+            appended: Vec::new(),
             jobs: BTreeMap::new(),
             journals: BTreeMap::new(),
             sessions: BTreeMap::new(),
             dead_letters: Vec::new(),
             late: Vec::new(),
+            lines: BTreeMap::new(),
         }
     }
 
@@ -99,9 +108,11 @@ impl World {
             jobs: self.jobs.clone(),
             journals: self.journals.iter().map(|(id, batches)| (*id, batches.values().cloned().collect())).collect(),
             authors: self.authors.clone(),
+            appended: self.appended.clone(),
             sessions: self.sessions.clone(),
             messages: self.messages.len(),
             dead_letters: self.dead_letters.clone(),
+            lines: self.lines.clone(),
         }
     }
 
@@ -148,6 +159,32 @@ impl World {
         }
     }
 
+    pub(crate) fn submit_in_line(&mut self, job: &Job, thread: &ThreadRef, write: &LineWrite) -> InLine {
+        if self.jobs.contains_key(&job.order.id) {
+            return InLine::Submit(self.submit(job));
+        }
+        match self.write_line(thread, write) {
+            LineWritten::Written => InLine::Submit(self.submit(job)),
+            LineWritten::Refused(found) => InLine::Refused(found),
+        }
+    }
+
+    pub(crate) fn line(&self, thread: &ThreadRef) -> Line {
+        self.lines.get(thread).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn write_line(&mut self, thread: &ThreadRef, write: &LineWrite) -> LineWritten {
+        let found = self.line(thread);
+        if found.mark == write.mark {
+            let places = write.places.iter().map(|place| format!("{}/{}", place.job, place.replays));
+            let places = places.collect::<Vec<_>>().join(", ");
+            self.note(|| format!("  thread {}: {places}", thread.thread));
+            self.lines.insert(thread.clone(), Line { places: write.places.clone(), mark: Some(write.nonce) });
+            return LineWritten::Written;
+        }
+        if found.mark == Some(write.nonce) { LineWritten::Written } else { LineWritten::Refused(found) }
+    }
+
     pub(crate) fn job(&self, job: &JobRef) -> Option<&Job> {
         self.jobs.get(&job.job).filter(|stored| stored.order.tenant == job.tenant)
     }
@@ -191,6 +228,7 @@ impl World {
             None => {
                 journal.insert(batch.at, batch.clone());
                 self.authors.insert((job.job, batch.at), author);
+                self.appended.push((job.job, batch.at));
                 self.note(|| {
                     let entries = serde_json::to_string(&batch.entries).unwrap_or_default();
                     format!("  {} at {}: {entries}", job.job, batch.at)

@@ -223,6 +223,13 @@ pub struct JobView {
     /// The caller's own marks.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// The thread in which it has its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+    /// The job right in front of it in its thread, while it waits for its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<uuid::Uuid>)]
+    pub waits_for: Option<JobId>,
     /// Tokens used so far.
     pub usage: Usage,
     /// Steps that have an outcome.
@@ -300,6 +307,8 @@ impl JobView {
             updated_at: rfc3339(job.progress.updated_at),
             submitted_by: order.submitted_by.clone(),
             labels: order.labels.clone(),
+            thread: order.thread.as_ref().map(|thread| thread.id.to_string()),
+            waits_for: None,
             usage: job.progress.totals.usage.into(),
             steps: job.progress.totals.steps,
             budget: order.budget.into(),
@@ -447,6 +456,9 @@ pub struct JobSummary {
     /// The caller's own marks.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// The thread in which it has its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
     /// Tokens used as of the last change of status.
     pub usage: Usage,
     /// Steps that had an outcome at the last change of status.

@@ -8,6 +8,7 @@ mod detail;
 use std::time::Duration;
 
 use longhaul_engine::ErasureId;
+use longhaul_engine::JobId;
 use longhaul_engine::admission::Limit;
 use longhaul_engine::job::Status;
 use serde::{Deserialize, Serialize};
@@ -160,6 +161,13 @@ pub enum Problem {
         /// Their names.
         effects: Vec<String>,
     },
+    /// Another job of the thread has not ended, and the submission would not wait.
+    ThreadBusy {
+        /// The job in the way.
+        job: JobId,
+    },
+    /// Too many jobs of the thread have not ended.
+    ThreadFull,
     /// No such delivery of this job.
     NoSuchDelivery {
         /// What was asked for.
@@ -229,7 +237,9 @@ impl Problem {
             | Self::JobFull
             | Self::NotReplayable { .. }
             | Self::RepeatsEffects { .. }
-            | Self::TenantErasing { .. } => 409,
+            | Self::TenantErasing { .. }
+            | Self::ThreadBusy { .. }
+            | Self::ThreadFull => 409,
             Self::BodyTooLarge { .. } => 413,
             Self::UnsupportedMediaType { .. } => 415,
             Self::KeyReused => 422,
@@ -263,6 +273,8 @@ impl Problem {
             Self::JobFull => "job-full",
             Self::NotReplayable { .. } => "not-replayable",
             Self::RepeatsEffects { .. } => "repeats-effects",
+            Self::ThreadBusy { .. } => "thread-busy",
+            Self::ThreadFull => "thread-full",
             Self::NoSuchDelivery { .. } => "no-such-delivery",
             Self::NoSuchErasure { .. } => "no-such-erasure",
             Self::TenantErasing { .. } => "tenant-erasing",
@@ -296,6 +308,8 @@ impl Problem {
             Self::JobFull => "The job can take in nothing more",
             Self::NotReplayable { .. } => "The job cannot be replayed",
             Self::RepeatsEffects { .. } => "The fork would do again what may happen once at most",
+            Self::ThreadBusy { .. } => "Another job of the thread has not ended",
+            Self::ThreadFull => "The thread takes no more jobs",
             Self::NoSuchDelivery { .. } => "There is no such delivery",
             Self::NoSuchErasure { .. } => "There is no such erasure",
             Self::TenantErasing { .. } => "The tenant's data is being erased",
@@ -340,6 +354,7 @@ impl Problem {
             Self::BodyTooLarge { bytes_max } => json!({ "bytes_max": bytes_max }),
             Self::LimitReached { limit, value, .. } => json!({ "limit": limit.as_str(), "value": value }),
             Self::TenantErasing { erasure } => json!({ "erasure": erasure }),
+            Self::ThreadBusy { job } => json!({ "job": job }),
             Self::JobEnded { status: Some(status) } | Self::NotReplayable { status: Some(status) } => {
                 json!({ "job_status": status })
             }
@@ -358,6 +373,7 @@ impl Problem {
             | Self::JobEnded { status: None }
             | Self::NotReplayable { status: None }
             | Self::RepeatsEffects { .. }
+            | Self::ThreadFull
             | Self::Unavailable { .. }
             | Self::Internal => Value::Null,
         };
@@ -414,7 +430,8 @@ pub struct ProblemBody {
     #[schema(example = "/input/topic")]
     pub field: Option<String>,
     /// What this kind says besides: `violations`, `known`, `line` and `column`, `parameter`, `scope`, `job_status`,
-    /// `limit` and `value`, `streams`, `erasure`.
+    /// `limit` and `value`, `streams`, `erasure`, `job`.
+    /// `limit` and `value`, `streams`, `job`.
     #[serde(flatten)]
     #[schema(value_type = std::collections::BTreeMap<String, Value>, additional_properties)]
     pub extras: Map<String, Value>,

@@ -7,6 +7,7 @@ use longhaul_engine::ids::{IdError, SignalKey, SignalName};
 use longhaul_engine::limits::{
     BODY_BYTES_MAX, IDEMPOTENCY_KEY_LENGTH_MAX, LABEL_LENGTH_MAX, LABELS_MAX, WEBHOOK_EVENTS_MAX,
 };
+use longhaul_engine::thread::{OnBusy, Thread};
 use longhaul_engine::{Seq, budget};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -97,6 +98,16 @@ pub struct SubmitRequest {
     /// The caller's own marks, for lists: at most 16, names and values of at most 128 characters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// The thread of the job: jobs of one thread run one after another, in the order of their submission. 1 to 128 letters,
+    /// digits, `-`, `_`, `.` and `:`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 128, example = "conversation-17")]
+    pub thread: Option<String>,
+    /// What happens where another job of the thread has not ended: `enqueue` (without it) waits for the turn, `reject`
+    /// refuses the submission, `interrupt` cancels all that is in front of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = schemas::on_busy)]
+    pub on_busy: Option<OnBusy>,
 }
 
 fn empty_object() -> Value {
@@ -121,7 +132,23 @@ impl SubmitRequest {
         if self.webhook_events.len() > WEBHOOK_EVENTS_MAX {
             return Err(Problem::field("/webhook_events", format!("must have at most {WEBHOOK_EVENTS_MAX} types")));
         }
-        check_labels(&self.labels)
+        check_labels(&self.labels)?;
+        self.thread().map(|_| ())
+    }
+
+    /// The thread, with what is to happen where it is busy.
+    ///
+    /// # Errors
+    /// [`Problem::InvalidField`].
+    pub fn thread(&self) -> Result<Option<Thread>, Problem> {
+        match (&self.thread, self.on_busy) {
+            (Some(id), on_busy) => {
+                let id = id.parse().map_err(|error: IdError| Problem::field("/thread", format!("is none: {error}")))?;
+                Ok(Some(Thread { id, on_busy: on_busy.unwrap_or_default() }))
+            }
+            (None, Some(_)) => Err(Problem::field("/on_busy", "needs a `thread` that may be busy")),
+            (None, None) => Ok(None),
+        }
     }
 }
 

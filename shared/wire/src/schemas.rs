@@ -1,6 +1,7 @@
 //! OpenAPI schemas of types that the engine owns: taken from the engine's own lists, so that they cannot drift.
 
 use longhaul_engine::job::Status;
+use longhaul_engine::thread::OnBusy;
 use utoipa::openapi::KnownFormat;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
 
@@ -30,6 +31,18 @@ pub(crate) fn event_type() -> Schema {
 
 fn known_event_type() -> ObjectBuilder {
     text().enum_values(Some(EventType::ALL.iter().map(|kind| kind.as_str())))
+}
+
+/// What a submission asks for where its thread is busy.
+pub(crate) fn on_busy() -> Schema {
+    let all = [OnBusy::Enqueue, OnBusy::Reject, OnBusy::Interrupt];
+    text()
+        .enum_values(Some(all.map(|on_busy| serde_json::to_value(on_busy).unwrap_or_default())))
+        .description(Some(
+            "What happens where another job of the thread has not ended: `enqueue` (without it) waits for the turn, `reject` \
+             refuses the submission, `interrupt` cancels all that is in front of it.",
+        ))
+        .into()
 }
 
 /// Types of events that a webhook wants.

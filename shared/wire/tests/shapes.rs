@@ -140,6 +140,7 @@ fn job(state: JobState) -> Job {
         labels: BTreeMap::from([("team".into(), "search".into())]),
         parent: Some(Parent { job: JobId::from_uuid(Uuid::from_u128(1)), step: StepKey::at("", 2), depth: 1 }),
         origin: Default::default(),
+        thread: None,
         overrides: Default::default(),
         traceparent: None,
         submitted_at: at(0),
@@ -240,6 +241,7 @@ fn lists_and_answers() {
         JobView::of_item(&job(JobState::Failed)).ended(longhaul_engine::journal::Ending::Failed { failure: failure() });
     let whole = view(JobState::Pending, vec![]);
     let summary = JobSummary {
+        thread: None,
         id: whole.id,
         agent: whole.agent.clone(),
         status: whole.status,

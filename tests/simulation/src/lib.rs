@@ -19,4 +19,5 @@ pub mod far_end;
 pub mod jobs;
 pub mod journals;
 pub mod seeds;
+pub mod threads;
 pub mod turns;

@@ -428,6 +428,8 @@ async fn until_taken(workshop: &Workshop, ask: impl AsyncFn() -> Result<TakenIn,
                 | OutsideError::Full
                 | OutsideError::NoPosition
                 | OutsideError::Repeats { .. }
+                | OutsideError::ThreadBusy { .. }
+                | OutsideError::ThreadFull
                 | OutsideError::Journal(_)),
             ) => panic!("not taken in: {other}"),
         }

@@ -9,6 +9,7 @@ pub mod queue;
 pub mod races;
 pub mod submission;
 pub mod sweeping;
+pub mod threads;
 
 /// Calls a macro with the list of all scenarios, as `module::scenario`.
 #[macro_export]
@@ -41,6 +42,9 @@ macro_rules! for_each_scenario {
             sweeping::a_job_leaves_the_list_when_it_ends_and_comes_back_when_it_is_reopened,
             sweeping::a_due_time_moves_once,
             sweeping::sessions_beat_and_end,
+            threads::a_job_and_its_place_are_stored_together,
+            threads::a_line_is_written_as_it_was_read,
+            threads::many_submissions_take_a_place_each,
             queue::continuations_come_as_they_were_sent,
             queue::a_delay_is_kept,
             queue::a_dead_letter_names_its_job_and_failure,

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use longhaul::engine::ids::SessionId;
 use longhaul::engine::job::JobWrite;
+use longhaul::engine::thread::{Line, LineWrite};
 use longhaul::engine::{Batch, Failure, Job, JobId, Seq, Timestamp};
-use longhaul::store::{Append, Continuation, JobRef, Store, StoreError, Submit, Write};
+use longhaul::store::{Append, Continuation, InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef, Write};
 use longhaul_aws::AwsStore;
 
 /// What goes wrong.
@@ -43,6 +44,18 @@ impl Store for Faulty {
 
     async fn submit(&self, job: &Job) -> Result<Submit, StoreError> {
         self.store.submit(job).await
+    }
+
+    async fn submit_in_line(&self, job: &Job, thread: &ThreadRef, write: &LineWrite) -> Result<InLine, StoreError> {
+        self.store.submit_in_line(job, thread, write).await
+    }
+
+    async fn line(&self, thread: &ThreadRef) -> Result<Line, StoreError> {
+        self.store.line(thread).await
+    }
+
+    async fn write_line(&self, thread: &ThreadRef, write: &LineWrite) -> Result<LineWritten, StoreError> {
+        self.store.write_line(thread, write).await
     }
 
     async fn job(&self, job: &JobRef) -> Result<Option<Job>, StoreError> {

@@ -172,6 +172,7 @@ pub(crate) fn order(tenant: &str, agent: &str, input: Value) -> Order {
         labels: BTreeMap::new(),
         parent: None,
         origin: Default::default(),
+        thread: None,
         overrides: Default::default(),
         traceparent: None,
         submitted_at: now(),

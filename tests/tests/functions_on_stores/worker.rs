@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longhaul::engine::{Entry, Epoch, JobState, Timestamp};
+use longhaul::engine::{Entry, Epoch, JobState, Timestamp, limits};
 use longhaul::outside;
 use longhaul::store::{JobRef, Store};
 use longhaul_worker::Worker;
@@ -83,7 +83,8 @@ fn spent(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTree
 async fn b03_what_is_not_understood_stays_in_the_queue() {
     let (ground, bench) = (Ground::lay().await, Bench::default());
     let job = ground.submit(order("acme", "ten", Value::Null)).await;
-    let newer = json!({ "v": 3, "type": "job", "tenant": "acme", "job": job.job }).to_string();
+    let newer =
+        json!({ "v": limits::PROTOCOL_VERSION + 1, "type": "job", "tenant": "acme", "job": job.job }).to_string();
     let event = json!({ "Records": [
         record("empty", ""),
         record("no JSON", "hello"),

@@ -18,5 +18,6 @@ mod refusals;
 mod refused;
 mod reports;
 mod survival;
+mod threads;
 mod watching;
 mod webhooks;

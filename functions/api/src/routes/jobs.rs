@@ -42,7 +42,7 @@ pub(super) async fn get(
 ) -> Result<Response, Refused> {
     called.0.require(Scope::Read)?;
     let seen = Seen::read(service.store(), &called.job(job)).await?;
-    Ok(json(StatusCode::OK, &seen.view()))
+    Ok(json(StatusCode::OK, &seen.view_in_line(service.store()).await?))
 }
 
 /// Shows a job's journal: every entry, whole.
@@ -82,6 +82,7 @@ pub(super) async fn journal(
         ("status" = Option<String>, Query, description = "Only jobs that stand so, such as WAITING"),
         ("agent" = Option<String>, Query, description = "Only jobs of this agent, by name"),
         ("label" = Option<String>, Query, description = "Only jobs with this label, as NAME=VALUE"),
+        ("thread" = Option<String>, Query, description = "Only jobs of this thread"),
         ("since" = Option<String>, Query, description = "Only jobs submitted at this time or later (RFC 3339)"),
         ("until" = Option<String>, Query, description = "Only jobs submitted before this time (RFC 3339)"),
         ("limit" = Option<u64>, Query, minimum = 1, maximum = 200, description = "Jobs of a page, by default 50"),
@@ -116,11 +117,12 @@ fn filter(parameters: &mut Parameters) -> Result<JobFilter, Problem> {
         let parts = text.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
         parts.ok_or_else(|| Problem::parameter("label", "must be NAME=VALUE"))
     });
+    let thread = parameters.text("thread");
     let (since, until) = (time(parameters, "since")?, time(parameters, "until")?);
     if since.zip(until).is_some_and(|(since, until)| since >= until) {
         return Err(Problem::parameter("until", "must be later than `since`"));
     }
-    Ok(JobFilter { status, agent: parameters.text("agent"), label: label.transpose()?, since, until })
+    Ok(JobFilter { status, agent: parameters.text("agent"), label: label.transpose()?, thread, since, until })
 }
 
 fn time(parameters: &mut Parameters, name: &str) -> Result<Option<Timestamp>, Problem> {
@@ -144,6 +146,7 @@ fn summary(job: Listed) -> JobSummary {
         updated_at: rfc3339(job.updated_at),
         submitted_by: job.submitted_by,
         labels: job.labels,
+        thread: job.thread.map(String::from),
         usage: job.totals.usage.into(),
         steps: job.totals.steps,
         links: Links::of(job.id),

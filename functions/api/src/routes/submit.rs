@@ -39,8 +39,8 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
     responses(
         (status = 200, description = "The job has ended.", body = JobView),
         (status = 202, description = "The job is accepted; `Location` is its address.", body = JobView),
-        (status = 409, description = "All data of the tenant is being erased; `erasure` is by which erasure.",
-            body = ProblemBody, content_type = "application/problem+json"),
+        (status = 409, description = "All data of the tenant is being erased; `erasure` is by which erasure. Or another job \
+            of the thread, `job`, has not ended and `on_busy` is `reject`, or too many have not.", body = ProblemBody, content_type = "application/problem+json"),
         (status = 429, description = "The tenant uses as much as it may; `Retry-After` says when to come again, `limit` and \
             `value` which limit it is.", body = ProblemBody, content_type = "application/problem+json"),
         (status = "default", description = "A problem.", body = ProblemBody, content_type = "application/problem+json"),
@@ -99,6 +99,7 @@ async fn order(
         webhook: request.webhook.clone(),
         webhook_events: request.webhook_events.iter().map(|kind| kind.as_str().to_owned()).collect(),
         labels: request.labels.clone(),
+        thread: request.thread()?,
         origin: Default::default(),
         overrides: Default::default(),
         parent: None,
@@ -159,7 +160,7 @@ async fn watch(
         Some(seconds) => seen.until_end(store, job, deadline(seconds, context)).await?,
         None => seen.journal.ending().is_some(),
     };
-    Ok((seen.view(), ended))
+    Ok((seen.view_in_line(store).await?, ended))
 }
 
 /// The seconds of `Prefer: wait=N` (RFC 7240), within what we can give. What cannot be read is no preference.

@@ -29,10 +29,10 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
             let input = research_input(&topic, corpus, sources)?;
             submit_and_watch(&place, &submission("research".to_owned(), input), None, false, output).await
         }
-        Command::Run { agent, input, idempotency_key, detach, labels, webhook, budget, output } => {
+        Command::Run { agent, input, idempotency_key, detach, labels, webhook, thread, on_busy, budget, output } => {
             let input = json_argument("--input", &input)?;
             let (labels, budget) = (labels.into_iter().collect(), budget.budget());
-            let request = SubmitRequest { labels, budget, webhook, ..submission(agent, input) };
+            let request = SubmitRequest { labels, budget, webhook, thread, on_busy, ..submission(agent, input) };
             submit_and_watch(&place, &request, idempotency_key.as_deref(), detach, output).await
         }
         Command::Watch { id, after, plain, output } => {
@@ -107,7 +107,16 @@ fn token(place: &Place, hours: u64, subject: &str, output: Output) -> Result<Exi
 }
 
 fn submission(agent: String, input: Value) -> SubmitRequest {
-    SubmitRequest { agent, input, budget: None, webhook: None, webhook_events: Vec::new(), labels: Default::default() }
+    SubmitRequest {
+        agent,
+        input,
+        budget: None,
+        webhook: None,
+        webhook_events: Vec::new(),
+        labels: Default::default(),
+        thread: None,
+        on_busy: None,
+    }
 }
 
 async fn up(place: &Place, port: u16, websocket_port: u16) -> Result<ExitCode, CliError> {

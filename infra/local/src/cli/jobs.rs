@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use longhaul_engine::thread::OnBusy;
 use longhaul_wire::JobView;
 use longhaul_wire::jobs::{DeadLetterList, TakenIn};
 use longhaul_wire::requests::{Budget, CancelRequest, EditRequest, ForkRequest, ReplayRequest, SignalRequest};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::commands::{detached, json_argument, print_json, text_argument, watch};
 use super::connect::Connected;
@@ -34,6 +35,9 @@ pub(super) enum JobsCommand {
         /// Only jobs with this label, NAME=VALUE.
         #[arg(long)]
         label: Option<String>,
+        /// Only jobs of this thread.
+        #[arg(long)]
+        thread: Option<String>,
         /// Only jobs submitted at this time or later, such as 2026-01-31T08:00:00Z.
         #[arg(long, value_name = "TIME")]
         since: Option<String>,
@@ -266,6 +270,12 @@ pub(super) struct Replay {
     output: Output,
 }
 
+/// Reads what is to happen where a thread is busy.
+pub(super) fn on_busy(text: &str) -> Result<OnBusy, String> {
+    serde_json::from_value(Value::String(text.to_owned()))
+        .map_err(|_| "must be enqueue, reject or interrupt".to_owned())
+}
+
 /// Reads a label.
 pub(super) fn label(text: &str) -> Result<(String, String), String> {
     let parts = text.split_once('=').filter(|(name, _)| !name.is_empty());
@@ -287,8 +297,15 @@ fn micros(text: &str) -> Result<u64, String> {
 pub(super) async fn jobs(connected: &Connected, command: JobsCommand) -> Result<ExitCode, CliError> {
     let client = &connected.client;
     match command {
-        JobsCommand::Ls { status, agent, label, since, until, limit, output } => {
-            let given = [("status", status), ("agent", agent), ("label", label), ("since", since), ("until", until)];
+        JobsCommand::Ls { status, agent, label, thread, since, until, limit, output } => {
+            let given = [
+                ("status", status),
+                ("agent", agent),
+                ("label", label),
+                ("thread", thread),
+                ("since", since),
+                ("until", until),
+            ];
             let filter: Vec<(&str, &str)> =
                 given.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
             let list = client.jobs(&filter, usize::from(limit)).await?;

@@ -29,6 +29,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use longhaul_engine::TenantId;
+use longhaul_engine::thread::OnBusy;
 
 pub use error::CliError;
 
@@ -138,6 +139,12 @@ enum Command {
         /// Where to report the job's end.
         #[arg(long, value_name = "URL")]
         webhook: Option<String>,
+        /// Its thread: jobs of one thread run one after another.
+        #[arg(long, value_name = "THREAD")]
+        thread: Option<String>,
+        /// Where another job of the thread has not ended: enqueue, reject or interrupt.
+        #[arg(long, value_name = "WORD", requires = "thread", value_parser = jobs::on_busy)]
+        on_busy: Option<OnBusy>,
         #[command(flatten)]
         budget: jobs::BudgetArguments,
         #[command(flatten)]

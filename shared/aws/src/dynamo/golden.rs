@@ -12,12 +12,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use longhaul::store::{Continuation, JobRef};
+use longhaul::store::{Continuation, JobRef, ThreadRef};
 use longhaul_engine::budget::Budget;
 use longhaul_engine::entry::{Branch, Edit, StepId, StepKind, WaitEnd, WaitFor};
 use longhaul_engine::erasure::{Erased, Stage};
 use longhaul_engine::fork::Fork;
 use longhaul_engine::job::{Imported, Lease, Mismatch, Order, Origin, Overrides, Parent, Progress, Totals, Usage};
+use longhaul_engine::thread::{Line, LineWrite, OnBusy, Place, Thread};
 use longhaul_engine::{
     AgentRef, Batch, Entry, Epoch, Erasure, ErasureId, ErrorClass, Failure, Job, JobId, JobState, Nonce, Seq,
     SessionId, StepKey, Timestamp,
@@ -28,7 +29,7 @@ use uuid::Uuid;
 use super::attributes::Item;
 use super::batch_item::{self, StoredEntries};
 use super::job_item::{self, StoredInput};
-use super::{definitions, erasures, sessions, table_definition, tenants};
+use super::{definitions, erasures, sessions, table_definition, tenants, threads};
 use crate::connections::{
     Connection, Subscriber, connection_item, read_connection, read_subscriber, subscription_items,
 };
@@ -101,6 +102,7 @@ fn job(state: JobState, due: Option<Timestamp>) -> Job {
         labels: BTreeMap::from([("team".to_owned(), "blue".to_owned())]),
         parent: Some(Parent { job: JobId::from_uuid(Uuid::from_u128(1)), step: StepKey::at("", 4), depth: 0 }),
         origin: Default::default(),
+        thread: None,
         overrides: Default::default(),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         submitted_at: NOW,
@@ -160,6 +162,25 @@ fn a_job_that_was_not_submitted() {
         holds(name, &shape(&job_item::encode(&job, input).unwrap()));
         assert_eq!(item(name)["v"], aws_sdk_dynamodb::types::AttributeValue::N("2".to_owned()));
         assert_eq!(job_item::decode(&item(name)).unwrap().job, job, "{name}");
+    }
+}
+
+/// Such an item carries version 3, since a program that knows no threads would drive it beside the others.
+#[test]
+fn a_job_of_a_thread_and_its_line() {
+    let mut job = job(JobState::Pending, Some(LATER));
+    job.order.thread = Some(Thread { id: "conversation-17".parse().unwrap(), on_busy: OnBusy::Interrupt });
+    let input = StoredInput::Inline(job.order.input.to_string());
+    holds("job-of-thread", &shape(&job_item::encode(&job, input).unwrap()));
+    assert_eq!(item("job-of-thread")["v"], aws_sdk_dynamodb::types::AttributeValue::N("3".to_owned()));
+    assert_eq!(job_item::decode(&item("job-of-thread")).unwrap().job, job);
+
+    let thread = ThreadRef { tenant: "acme".parse().unwrap(), thread: "conversation-17".parse().unwrap() };
+    let places = vec![Place::of_new(id()), Place { job: JobId::from_uuid(Uuid::from_u128(2)), replays: 1 }];
+    for (name, places) in [("thread-line", places), ("thread-line-empty", Vec::new())] {
+        let write = LineWrite { nonce: nonce(9), at: LATER, mark: None, places: places.clone() };
+        holds(name, &shape(&threads::encode(&thread, &write).unwrap()));
+        assert_eq!(threads::decode(&item(name)).unwrap(), Line { places, mark: Some(nonce(9)) });
     }
 }
 

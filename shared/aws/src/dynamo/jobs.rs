@@ -21,19 +21,11 @@ const OWNED: &str = "attribute_exists(PK) AND tenant = :tenant";
 impl AwsStore {
     pub(super) async fn put_job(&self, job: &Job) -> Result<Submit, StoreError> {
         const ACTION: &str = "storing a job";
-        let json = json_text(&job.order.input)?;
-        let input = if json.len() <= limits::INPUT_INLINE_BYTES_MAX {
-            StoredInput::Inline(json)
-        } else {
-            let key = claim_check::input_key(job.order.id, job.last_write);
-            claim_check::put(&self.clients, self.bucket(), &key, claim_check::pack(&json)?).await?;
-            StoredInput::Referenced(key)
-        };
         let put = self
             .dynamodb()
             .put_item()
             .table_name(self.table())
-            .set_item(Some(job_item::encode(job, input)?))
+            .set_item(Some(self.new_item(job).await?))
             .condition_expression("attribute_not_exists(PK)")
             .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
         let error = match Box::pin(put.send()).await {
@@ -47,6 +39,19 @@ impl AwsStore {
         // An item that stood in the way and is gone again can only have expired in this very moment.
         let found = found.ok_or(StoreError::Missing { job: job.order.id })?;
         Ok(Submit::Exists(Box::new(self.whole_job(&found).await?)))
+    }
+
+    /// The item of a new job, its input brought to the bucket where it is too large for the item.
+    pub(super) async fn new_item(&self, job: &Job) -> Result<Item, StoreError> {
+        let json = json_text(&job.order.input)?;
+        let input = if json.len() <= limits::INPUT_INLINE_BYTES_MAX {
+            StoredInput::Inline(json)
+        } else {
+            let key = claim_check::input_key(job.order.id, job.last_write);
+            claim_check::put(&self.clients, self.bucket(), &key, claim_check::pack(&json)?).await?;
+            StoredInput::Referenced(key)
+        };
+        job_item::encode(job, input)
     }
 
     pub(super) async fn get_job(&self, job: &JobRef) -> Result<Option<Job>, StoreError> {

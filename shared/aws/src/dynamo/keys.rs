@@ -17,6 +17,7 @@
 //! | `TENANT#<tenant>` | `ERASURE` | the erasure of its data that is under way |
 //! | `TENANT#<tenant>` | `ERASURE#<id>` | the record of one that is done |
 //! | `TENANT#<tenant>` | `ERASED#<job>` | a job that an erasure has removed and looks at once more |
+//! | `TENANT#<tenant>` | `THREAD#<thread>` | the line of a thread |
 //! | `AGENTS#<tenant>` | `<name>#<version, 10 digits>` | a version of an agent that the tenant has defined |
 
 use std::collections::HashMap;
@@ -24,7 +25,7 @@ use std::collections::HashMap;
 use aws_sdk_dynamodb::types::AttributeValue;
 use longhaul_engine::ids::{AgentName, AgentRef};
 use longhaul_engine::job::Status;
-use longhaul_engine::{ErasureId, JobId, Seq, SessionId, TenantId};
+use longhaul_engine::{ErasureId, JobId, Seq, SessionId, TenantId, ThreadId};
 
 use super::attributes::text;
 
@@ -125,6 +126,11 @@ pub(crate) fn tenant_partition(tenant: &TenantId) -> String {
     format!("TENANT#{tenant}")
 }
 
+/// The sort key of a thread's line.
+pub(crate) fn thread_sort(thread: &ThreadId) -> String {
+    format!("THREAD#{thread}")
+}
+
 /// The partition of a session.
 pub(crate) fn session_partition(session: &SessionId) -> String {
     format!("SESSION#{session}")
@@ -164,6 +170,11 @@ pub(crate) fn found_by_agent(tenant: &TenantId, agent: &str) -> String {
     format!("{tenant}#agent#{agent}")
 }
 
+/// The same for a thread.
+pub(crate) fn found_by_thread(tenant: &TenantId, thread: &str) -> String {
+    format!("{tenant}#thread#{thread}")
+}
+
 /// The same for a status. All that have not ended stand in one place: a claim or a wait moves nothing.
 pub(crate) fn found_by_status(tenant: &TenantId, status: Status) -> String {
     match status {
@@ -175,6 +186,11 @@ pub(crate) fn found_by_status(tenant: &TenantId, status: Status) -> String {
 /// The sort key of a job's place under its agent.
 pub(crate) fn find_agent_sort() -> String {
     format!("{FIND_PREFIX}agent")
+}
+
+/// The sort key of a job's place under its thread.
+pub(crate) fn find_thread_sort() -> String {
+    format!("{FIND_PREFIX}thread")
 }
 
 /// The sort key of a job's place under a label of this name.

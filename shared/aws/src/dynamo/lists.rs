@@ -14,14 +14,14 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use longhaul::store::StoreError;
 use longhaul_engine::job::{Status, Totals};
-use longhaul_engine::{AgentRef, JobId, TenantId, Timestamp, limits};
+use longhaul_engine::{AgentRef, JobId, TenantId, ThreadId, Timestamp, limits};
 use serde::Serialize;
 
 use super::attributes::{Item, Reader, text};
 use super::job_item::{self, LISTED_DIGITS};
 use super::keys::{
-    JOB, PK, dead_shard, find_agent_sort, find_label_sort, found_by_agent, found_by_label, found_by_status, job_key,
-    job_of_partition, job_partition, key,
+    JOB, PK, dead_shard, find_agent_sort, find_label_sort, find_thread_sort, found_by_agent, found_by_label,
+    found_by_status, found_by_thread, job_key, job_of_partition, job_partition, key,
 };
 use super::table::{DUE_AT, DUE_INDEX, DUE_SHARD, FOUND_BY, JOBS_INDEX, LISTED, SEARCH_INDEX, TENANT};
 use super::{AwsStore, unavailable};
@@ -44,6 +44,8 @@ pub struct JobFilter {
     pub agent: Option<String>,
     /// A label and its value.
     pub label: Option<(String, String)>,
+    /// Their thread.
+    pub thread: Option<String>,
     /// Submitted at this time or later.
     pub since: Option<Timestamp>,
     /// Submitted before this time.
@@ -64,6 +66,7 @@ impl JobFilter {
         self.status.is_none_or(|status| job.status == status)
             && self.agent.as_ref().is_none_or(|agent| job.agent.name.as_str() == agent)
             && self.label.as_ref().is_none_or(|(name, value)| job.labels.get(name) == Some(value))
+            && self.thread.as_ref().is_none_or(|thread| job.thread.as_ref().is_some_and(|of| of.as_str() == thread))
             && self.since.is_none_or(|since| job.submitted_at >= since)
             && self.until.is_none_or(|until| job.submitted_at < until)
     }
@@ -80,6 +83,8 @@ pub struct JobSummary {
     pub status: Status,
     /// Its owner's marks.
     pub labels: BTreeMap<String, String>,
+    /// Its thread.
+    pub thread: Option<ThreadId>,
     /// When it was accepted.
     pub submitted_at: Timestamp,
     /// The subject of the token that submitted it.
@@ -128,18 +133,23 @@ impl List {
         }
     }
 
-    /// By the part of the filter that most probably leaves the least: a label before an agent, and that before a status.
+    /// By the part of the filter that most probably leaves the least: a thread before a label, that before an agent, and that
+    /// before a status.
     /// Open jobs go first of all where they are asked for: most have ended.
     fn jobs(tenant: &TenantId, filter: &JobFilter) -> Self {
-        let JobFilter { status, agent, label, since: _, until: _ } = filter;
-        let (found_by, sort) = match (label, agent, status) {
-            (Some((name, value)), _, _) => (Some(found_by_label(tenant, name, value)), find_label_sort(name)),
-            (None, _, Some(status)) if is_open(*status) => (Some(found_by_status(tenant, *status)), JOB.to_owned()),
-            (None, Some(agent), _) => (Some(found_by_agent(tenant, agent)), find_agent_sort()),
-            (None, None, Some(status)) => (Some(found_by_status(tenant, *status)), JOB.to_owned()),
-            (None, None, None) => (None, JOB.to_owned()),
+        let JobFilter { status, agent, label, thread, since: _, until: _ } = filter;
+        let (found_by, sort) = match (thread, label, agent, status) {
+            (Some(thread), _, _, _) => (Some(found_by_thread(tenant, thread)), find_thread_sort()),
+            (None, Some((name, value)), _, _) => (Some(found_by_label(tenant, name, value)), find_label_sort(name)),
+            (None, None, _, Some(status)) if is_open(*status) => {
+                (Some(found_by_status(tenant, *status)), JOB.to_owned())
+            }
+            (None, None, Some(agent), _) => (Some(found_by_agent(tenant, agent)), find_agent_sort()),
+            (None, None, None, Some(status)) => (Some(found_by_status(tenant, *status)), JOB.to_owned()),
+            (None, None, None, None) => (None, JOB.to_owned()),
         };
         let parts = usize::from(label.is_some()) + usize::from(agent.is_some()) + usize::from(status.is_some());
+        let parts = parts + usize::from(thread.is_some());
         let exact = parts <= 1 && !status.is_some_and(is_open);
         let (index, hash) = match found_by {
             Some(found_by) => (SEARCH_INDEX, (FOUND_BY, found_by)),
@@ -213,6 +223,7 @@ impl AwsStore {
         let label = filter.label.as_ref();
         if label.is_some_and(|(name, value)| [name, value].iter().any(|part| long(part, limits::LABEL_LENGTH_MAX)))
             || filter.since.zip(filter.until).is_some_and(|(since, until)| since >= until)
+            || filter.thread.as_ref().is_some_and(|thread| long(thread, limits::THREAD_LENGTH_MAX))
             || filter.agent.as_ref().is_some_and(|agent| long(agent, limits::AGENT_NAME_LENGTH_MAX))
         {
             return Ok(JobPage::default());
@@ -367,6 +378,7 @@ fn summary(item: &Item) -> Result<JobSummary, StoreError> {
         agent: job.order.agent,
         status: job.progress.state.status(),
         labels: job.order.labels,
+        thread: job.order.thread.map(|thread| thread.id),
         submitted_at: job.order.submitted_at,
         submitted_by: job.order.submitted_by,
         updated_at: job.progress.updated_at,

@@ -23,15 +23,17 @@ mod sessions;
 mod stream;
 mod table;
 mod tenants;
+mod threads;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::error::SdkError;
-use longhaul::store::{Append, Continuation, JobRef, Store, StoreError, Submit, Write};
+use longhaul::store::{Append, Continuation, InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef, Write};
 use longhaul_engine::ids::SessionId;
 use longhaul_engine::job::JobWrite;
+use longhaul_engine::thread::{Line, LineWrite};
 use longhaul_engine::{Batch, Failure, Job, JobId, Seq, Timestamp};
 
 use crate::clients::Clients;
@@ -131,6 +133,18 @@ where
 impl Store for AwsStore {
     async fn submit(&self, job: &Job) -> Result<Submit, StoreError> {
         self.put_job(job).await
+    }
+
+    async fn submit_in_line(&self, job: &Job, thread: &ThreadRef, write: &LineWrite) -> Result<InLine, StoreError> {
+        self.put_job_in_line(job, thread, write).await
+    }
+
+    async fn line(&self, thread: &ThreadRef) -> Result<Line, StoreError> {
+        self.get_line(thread).await
+    }
+
+    async fn write_line(&self, thread: &ThreadRef, write: &LineWrite) -> Result<LineWritten, StoreError> {
+        self.put_line(thread, write).await
     }
 
     async fn job(&self, job: &JobRef) -> Result<Option<Job>, StoreError> {

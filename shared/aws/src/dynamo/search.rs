@@ -10,7 +10,10 @@ use longhaul_engine::job::Order;
 
 use super::attributes::{Item, text};
 use super::job_item::{self, listed};
-use super::keys::{JOB, SK, find_agent_sort, find_label_sort, found_by_agent, found_by_label, job_partition, key};
+use super::keys::{
+    JOB, SK, find_agent_sort, find_label_sort, find_thread_sort, found_by_agent, found_by_label, found_by_thread,
+    job_partition, key,
+};
 use super::table::{FOUND_BY, LISTED};
 use super::{AwsStore, unavailable};
 
@@ -66,5 +69,7 @@ pub(crate) fn places(order: &Order) -> Vec<Item> {
     let agent = place(find_agent_sort(), found_by_agent(&order.tenant, order.agent.name.as_str()));
     let labels = order.labels.iter();
     let labels = labels.map(|(name, value)| place(find_label_sort(name), found_by_label(&order.tenant, name, value)));
-    [agent].into_iter().chain(labels).collect()
+    let thread =
+        order.thread.iter().map(|thread| place(find_thread_sort(), found_by_thread(&order.tenant, thread.id.as_str())));
+    [agent].into_iter().chain(thread).chain(labels).collect()
 }

@@ -70,12 +70,21 @@ impl<S: Store> Invocation<'_, S> {
         }
         let batches = self.store.journal(job, Seq::FIRST).await?;
         let mut journal = Journal::read(batches).map_err(|source| DriveError::Journal { job, source })?;
+        let looked_at = journal.replays();
+        let threaded = holding.order.thread.is_some();
+        if threaded && looked_at > 0 && !Box::pin(self.has_turn(&holding.order, &journal)).await? {
+            return Box::pin(self.stand_in_line(holding, &journal)).await;
+        }
         match self.append_claim(holding, claim, &mut journal).await? {
             AfterRead::Stop(stop) => {
                 tracing::info!(%job, epoch = claim.epoch.0, "stopped before the first step: {stop}");
                 Ok(Handled::Acknowledge)
             }
             AfterRead::Repair(ending) => self.settle(holding, &mut journal, ending).await,
+            // It has ended and was opened again between the two looks, so that its turn is another one.
+            AfterRead::Claim if threaded && journal.replays() != looked_at => {
+                self.release(holding, &At::of(&journal, self.clock.now())).await
+            }
             AfterRead::Claim => match next_move(&journal) {
                 NextMove::End(ending) => self.end_job(holding, &mut journal, ending).await,
                 // Boxed: few jobs are forks, and every claim would carry its room.
@@ -96,6 +105,10 @@ impl<S: Store> Invocation<'_, S> {
         };
         if !may_drive(&job.order.origin, self.driver) {
             tracing::info!(job = %reference.job, "not driven: it came as a file, and a person goes through it");
+            return Ok(Claimed::Handled(Handled::Acknowledge));
+        }
+        // Boxed, as all that is about threads: few jobs are in one, and every claim would carry its room.
+        if job.order.thread.is_some() && !Box::pin(self.may_begin(&job)).await? {
             return Ok(Claimed::Handled(Handled::Acknowledge));
         }
         let (mut seen_holder, mut news) = (Holder::Unknown, News::Unknown);

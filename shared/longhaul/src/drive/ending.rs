@@ -106,9 +106,10 @@ impl<S: Store> Invocation<'_, S> {
         if let Ending::Failed { failure } = ending {
             self.store.dead_letter(&self.as_job(holding, tail, holding.totals), failure).await?;
         }
-        if holding.order.parent.is_some() {
+        if holding.order.parent.is_some() || holding.order.thread.is_some() {
             let replays = self.count_replays(holding.reference.job).await?;
             self.tell_parent(holding, replays, ending, &holding.totals).await?;
+            Box::pin(self.hand_on(&holding.order, replays)).await?;
         }
         loop {
             let at = At { tail, totals: holding.totals, now: self.clock.now() };
@@ -139,7 +140,8 @@ impl<S: Store> Invocation<'_, S> {
         Ok(replays)
     }
 
-    /// Tells everyone who must know of the end: the dead-letter queue, the parent, the children left behind.
+    /// Tells everyone who must know of the end: the dead-letter queue, the parent, the children left behind, the
+    /// next of its thread.
     async fn tell_all(&self, holding: &Holding, journal: &Journal, ending: &Ending) -> Result<(), DriveError> {
         if let Ending::Failed { failure } = ending {
             let job = self.as_job(holding, journal.next(), *journal.totals());
@@ -155,7 +157,7 @@ impl<S: Store> Invocation<'_, S> {
             let reason = Some("the job that waited for it has ended".to_owned());
             known(outside::cancel(self.store, &reference, key, by, reason, self.clock.now()).await.map(|_| ()))?;
         }
-        Ok(())
+        Box::pin(self.hand_on(&holding.order, journal.replays())).await
     }
 
     async fn tell_parent(
@@ -299,6 +301,8 @@ pub(super) fn known(told: Result<(), OutsideError>) -> Result<(), DriveError> {
             | OutsideError::NoPosition
             | OutsideError::Repeats { .. }
             | OutsideError::OtherRequest
+            | OutsideError::ThreadBusy { .. }
+            | OutsideError::ThreadFull
             | OutsideError::Store(StoreError::Missing { .. }),
         ) => Ok(()),
         // One job's end must not hang on the health of another.

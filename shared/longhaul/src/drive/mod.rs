@@ -9,6 +9,7 @@ mod ending;
 mod forking;
 mod journaling;
 mod running;
+mod turn;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -154,7 +155,8 @@ impl<'a, S: Store> Invocation<'a, S> {
         if !self.driving.borrow_mut().insert(job.clone()) {
             return Ok(Handled::Acknowledge);
         }
-        let handled = self.claim_and_run(job).await;
+        // Boxed: it is large, and whoever handles many messages would hold one for each.
+        let handled = Box::pin(self.claim_and_run(job)).await;
         self.driving.borrow_mut().remove(job);
         handled
     }

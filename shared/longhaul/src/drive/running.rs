@@ -399,6 +399,8 @@ fn child_submitted(submitted: Result<outside::Accepted, OutsideError>) -> Result
             | OutsideError::NotReplayable
             | OutsideError::NoPosition
             | OutsideError::Repeats { .. }
+            | OutsideError::ThreadBusy { .. }
+            | OutsideError::ThreadFull
             | OutsideError::Journal(_)),
         ) => Ok(Some(Failure::new(ErrorClass::Invalid, format!("a child job was not submitted: {error}")))),
     }

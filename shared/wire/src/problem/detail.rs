@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use longhaul_engine::ErasureId;
+use longhaul_engine::JobId;
 use longhaul_engine::admission::Limit;
 use longhaul_engine::job::Status;
+use longhaul_engine::limits::THREAD_PLACES_MAX;
 
 use super::{Fault, Problem, Violation, whole_seconds};
 use crate::limits;
@@ -65,6 +67,8 @@ impl Problem {
                 "The job's journal has no room for further requests from outside. Submit another job.".into()
             }
             Self::RepeatsEffects { effects } => effects_detail(effects),
+            Self::ThreadBusy { job } => thread_detail(Some(*job)),
+            Self::ThreadFull => thread_detail(None),
             Self::NotReplayable { status } => format!(
                 "{} Only a job that FAILED or was CANCELLED can be replayed.",
                 stands(*status, "The job is not in a state to be replayed.")
@@ -75,15 +79,33 @@ impl Problem {
             Self::NoSuchErasure { erasure } => no_erasure_detail(&echo(erasure)),
             Self::TenantErasing { erasure } => erasing_detail(*erasure),
             Self::LimitReached { limit, value, retry_after } => limit_detail(*limit, *value, *retry_after),
-            Self::Unavailable { retry_after } => format!(
-                "A service that this one stands on did not answer. Whether the request took effect is not known; \
-                 send it again in {} s, with the same Idempotency-Key.",
-                retry_after.as_secs()
-            ),
+            Self::Unavailable { retry_after } => unavailable_detail(*retry_after),
             Self::Internal => "The request met a fault of the service, which has been logged under the request id; \
                                tell the operator the id."
                 .into(),
         }
+    }
+}
+
+/// What is said while something underneath does not answer.
+fn unavailable_detail(retry_after: Duration) -> String {
+    format!(
+        "A service that this one stands on did not answer. Whether the request took effect is not known; send it again in \
+         {} s, with the same Idempotency-Key.",
+        retry_after.as_secs()
+    )
+}
+
+/// What is said of a thread that takes no job: the one in the way, or that there are too many.
+fn thread_detail(by: Option<JobId>) -> String {
+    match by {
+        Some(job) => format!(
+            "Job {job} of the thread has not ended, and `on_busy` is `reject`. Wait for its end or cancel it; `enqueue` \
+             waits for the turn, `interrupt` cancels what is in front."
+        ),
+        None => format!(
+            "{THREAD_PLACES_MAX} jobs of the thread have not ended. Wait until some have, or take another thread."
+        ),
     }
 }
 
