@@ -20,9 +20,13 @@ mod service;
 mod stage;
 mod watch;
 
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use longhaul_aws::pollers::{self, Pollers};
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 use longhaul_definition::Policy;
 use longhaul_wire::TokenCheck;
+use tower::Service as _;
 
 pub use definitions::card_of;
 pub use event::readable;
@@ -72,13 +76,29 @@ async fn serve() -> Result<(), RunError> {
     let service = Service::new(AwsStore::connect(config).await, tokens, agents);
     let routes = if streaming { streams(service) } else { router(service) };
     let routes = tower::ServiceBuilder::new().map_request(stage::without_stage).service(routes);
-    let before = tower::ServiceBuilder::new().map_request(event::readable);
-    let served = if streaming {
-        let service = before.service(lambda_http::StreamAdapter::from(routes));
-        Box::pin(lambda_http::lambda_runtime::run(service)).await
-    } else {
-        let service = before.service(lambda_http::Adapter::from(routes));
-        Box::pin(lambda_http::lambda_runtime::run(service)).await
-    };
-    served.map_err(RunError::Runtime)
+    let polling = pollers::serve(pollers::at_once(), |pollers: Pollers| {
+        let routes = routes.clone();
+        // Boxed: they are large, and there may be several.
+        let polling: LocalBoxFuture<'_, Result<(), lambda_http::Error>> = if streaming {
+            let begins = move |request| {
+                // An answer goes on being written when its handler is done, so nobody knows when a poller is free again.
+                pollers.busy_for_good();
+                event::readable(request)
+            };
+            let adapter = lambda_http::StreamAdapter::from(routes);
+            Box::pin(lambda_http::lambda_runtime::run(
+                tower::ServiceBuilder::new().map_request(begins).service(adapter),
+            ))
+        } else {
+            let adapter = lambda_http::Adapter::from(routes);
+            let mut service = tower::ServiceBuilder::new().map_request(event::readable).service(adapter);
+            let service = tower::service_fn(move |event| {
+                let busy = pollers.busy();
+                service.call(event).inspect(move |_| drop(busy))
+            });
+            Box::pin(lambda_http::lambda_runtime::run(service))
+        };
+        polling
+    });
+    polling.await.map_err(RunError::Runtime)
 }

@@ -20,9 +20,11 @@ use std::sync::{Arc, Mutex};
 use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
 use aws_lambda_events::dynamodb;
 use aws_lambda_events::sqs::SqsEvent;
+use futures::{FutureExt as _, TryFutureExt as _};
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
 use longhaul::Clock;
 use longhaul::engine::Timestamp;
+use longhaul_aws::pollers::{self, Pollers};
 use longhaul_aws::push::Push;
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 use longhaul_wire::TokenCheck;
@@ -111,14 +113,19 @@ pub async fn run() -> Result<(), RunError> {
 async fn serve() -> Result<(), RunError> {
     let function = WebSocket::new(AwsStore::connect(Config::from_env()?).await)?;
     let function = &function;
-    let handler = service_fn(async move |event: LambdaEvent<Value>| {
-        let LambdaEvent { payload, context } = event;
-        function.handle(payload, context.deadline).await.map_err(|error| Diagnostic {
-            error_type: "EventError".to_owned(),
-            error_message: telemetry::chain(&error),
-        })
+    let polling = pollers::serve(pollers::at_once(), |pollers: Pollers| {
+        let handler = service_fn(move |event: LambdaEvent<Value>| {
+            let busy = pollers.busy();
+            let LambdaEvent { payload, context } = event;
+            let handled = function.handle(payload, context.deadline).map_err(|error| Diagnostic {
+                error_type: "EventError".to_owned(),
+                error_message: telemetry::chain(&error),
+            });
+            handled.inspect(move |_| drop(busy))
+        });
+        Box::pin(lambda_runtime::run(handler))
     });
-    Box::pin(lambda_runtime::run(handler)).await.map_err(RunError::Runtime)
+    polling.await.map_err(RunError::Runtime)
 }
 
 impl WebSocket {

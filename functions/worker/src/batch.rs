@@ -41,6 +41,7 @@ pub struct Worker<S> {
     store: S,
     registry: Registry,
     broadcast: Option<Rc<Broadcast>>,
+    sends_on: bool,
 }
 
 /// What became of messages, by their place in the batch. Those where something failed are not in it.
@@ -71,13 +72,20 @@ impl Work {
 impl<S: Store> Worker<S> {
     /// A worker that drives the jobs of `store` with the agents of `registry`.
     pub const fn new(store: S, registry: Registry) -> Self {
-        Self { store, registry, broadcast: None }
+        Self { store, registry, broadcast: None, sends_on: true }
     }
 
     /// Lets people hear what steps say while they run.
     #[must_use]
     pub fn heard_by(mut self, broadcast: Option<Rc<Broadcast>>) -> Self {
         self.broadcast = broadcast;
+        self
+    }
+
+    /// Leaves it to others to send on what is heard, as is needed where several batches are worked on at once.
+    #[must_use]
+    pub const fn sent_on_by_others(mut self) -> Self {
+        self.sends_on = false;
         self
     }
 
@@ -154,7 +162,7 @@ impl<S: Store> Worker<S> {
             biased;
             () = all => {}
             never = invocation.keep_alive(jobs), if claims => never,
-            never = self.send_on(clock), if claims => never,
+            never = self.send_on(clock), if claims && self.sends_on => never,
         }
     }
 

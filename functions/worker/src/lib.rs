@@ -18,13 +18,16 @@ use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use aws_lambda_events::sqs::SqsEvent;
+use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
+use futures::FutureExt as _;
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
+use longhaul::Clock;
 use longhaul::engine::Timestamp;
 use longhaul_agent::defined::equipment::Equipment;
 use longhaul_agent::model_keys::KeySource;
 use longhaul_agent::{Settings, SettingsError, ShippedError};
 use longhaul_aws::functions::LambdaFunctions;
+use longhaul_aws::pollers::{self, Pollers};
 use longhaul_aws::secrets::{AwsSecrets, NoPlace, SecretPlace};
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 
@@ -95,20 +98,20 @@ async fn serve() -> Result<(), RunError> {
     settings.keys = KeySource::new(keys.clone());
     let workplace = Workplace { store, settings, keys, broadcast, meter: Meter::default(), worker: OnceCell::new() };
     let workplace = &workplace;
-    let handler = service_fn(async move |event: LambdaEvent<SqsEvent>| {
-        let LambdaEvent { payload, context } = event;
-        let worker = workplace.worker().map_err(|error| failed("RunError", &error))?;
-        let often = often_received(&payload.records);
-        let answered = worker.handle(payload, &context.request_id, context.deadline).await;
-        workplace.meter.print();
-        let mut answer = answered.map_err(|error| failed("BatchError", &error))?;
-        if !often.is_empty() {
-            let deadline = Timestamp::from_millis(context.deadline);
-            put_off(&workplace.store, &often, &mut answer, deadline).await;
-        }
-        Ok::<_, Diagnostic>(answer)
+    let at_once = pollers::at_once();
+    let polling = pollers::serve(at_once, |pollers: Pollers| {
+        let handler = service_fn(move |event: LambdaEvent<SqsEvent>| {
+            let busy = pollers.busy();
+            workplace.answer(event, at_once).inspect(move |_| drop(busy))
+        });
+        // Boxed: it is large, and there may be many.
+        Box::pin(lambda_runtime::run(handler))
     });
-    Box::pin(lambda_runtime::run(handler)).await.map_err(RunError::Runtime)
+    let ended = tokio::select! {
+        ended = polling => ended,
+        never = workplace.send_on(), if at_once > 1 => never,
+    };
+    ended.map_err(RunError::Runtime)
 }
 
 /// The keys of this deployment: out of a file where one is named, as on one's own machine, else out of AWS.
@@ -135,7 +138,29 @@ struct Workplace {
 }
 
 impl Workplace {
-    fn worker(&self) -> Result<&Worker<Metered<AwsStore>>, RunError> {
+    /// Answers one invocation.
+    async fn answer(&self, event: LambdaEvent<SqsEvent>, at_once: usize) -> Result<SqsBatchResponse, Diagnostic> {
+        let LambdaEvent { payload, context } = event;
+        let worker = self.worker(at_once).map_err(|error| failed("RunError", &error))?;
+        let often = often_received(&payload.records);
+        let answered = worker.handle(payload, &context.request_id, context.deadline).await;
+        self.meter.print();
+        let mut answer = answered.map_err(|error| failed("BatchError", &error))?;
+        if !often.is_empty() {
+            put_off(&self.store, &often, &mut answer, Timestamp::from_millis(context.deadline)).await;
+        }
+        Ok(answer)
+    }
+
+    /// Sends on what the steps of all invocations say: none of them can do it for the others, since it may end before.
+    async fn send_on(&self) -> ! {
+        match &self.broadcast {
+            Some(broadcast) => broadcast.send_on(&Clock::of_machine()).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn worker(&self, at_once: usize) -> Result<&Worker<Metered<AwsStore>>, RunError> {
         if let Some(worker) = self.worker.get() {
             return Ok(worker);
         }
@@ -147,7 +172,10 @@ impl Workplace {
             .with_functions(Rc::new(Callables(functions)));
         registry.set_source(Rc::new(Definitions::new(self.store.clone(), Rc::new(equipment))));
         let store = Metered::new(self.store.clone(), self.meter.clone());
-        Ok(self.worker.get_or_init(|| Worker::new(store, registry).heard_by(self.broadcast.clone())))
+        Ok(self.worker.get_or_init(|| {
+            let worker = Worker::new(store, registry).heard_by(self.broadcast.clone());
+            if at_once > 1 { worker.sent_on_by_others() } else { worker }
+        }))
     }
 }
 

@@ -7,7 +7,9 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
+use longhaul_aws::pollers::{self, Pollers};
 use serde_json::{Value, json};
 
 #[tokio::main(flavor = "current_thread")]
@@ -23,7 +25,13 @@ async fn main() -> Result<(), Error> {
         Err(_) => {}
     }
     println!("cold start of {}", std::process::id());
-    lambda_runtime::run(service_fn(handle)).await
+    pollers::serve(pollers::at_once(), |pollers: Pollers| {
+        Box::pin(lambda_runtime::run(service_fn(move |event| {
+            let busy = pollers.busy();
+            handle(event).inspect(move |_| drop(busy))
+        })))
+    })
+    .await
 }
 
 #[allow(clippy::panic, reason = "a function that panics is one of the things to be seen")]

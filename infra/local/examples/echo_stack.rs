@@ -25,6 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             timeout: Duration::from_secs(600),
             memory_mb: 128,
             max_concurrency: 1,
+            per_process: 1,
             patience: Duration::ZERO,
             env_in_turn: Vec::new(),
         })

@@ -10,7 +10,7 @@
 
 mod functions_under_test;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use functions_under_test::{PATIENCE, Platform, alive, eventually};
@@ -40,7 +40,7 @@ async fn first_start_is_cold_and_the_process_is_used_again() {
     assert_eq!(instances.len(), 1);
     assert_eq!(json!(instances[0].pid), first["pid"]);
     assert_eq!(instances[0].function, "echo");
-    assert_eq!(instances[0].request_id, None);
+    assert!(instances[0].request_ids.is_empty());
     assert_eq!(platform.events().len(), 2);
 }
 
@@ -92,7 +92,7 @@ async fn invocations_at_once_take_processes_of_their_own_up_to_the_limit() {
     };
     let (one, two) = (held(300), held(300));
     eventually("two invocations under way", || {
-        let busy = platform.functions.instances().iter().filter(|instance| instance.request_id.is_some()).count();
+        let busy = platform.functions.instances().iter().filter(|instance| !instance.request_ids.is_empty()).count();
         (busy == 2).then_some(())
     })
     .await;
@@ -101,6 +101,70 @@ async fn invocations_at_once_take_processes_of_their_own_up_to_the_limit() {
     let pids: BTreeSet<_> = [one.await, two.await].map(|end| end.unwrap().unwrap()["pid"].as_u64().unwrap()).into();
     assert_eq!(pids.len(), 2);
     invoke(&function, &json!({})).await.expect("room again");
+}
+
+/// A function whose processes work on eight invocations at once, and two processes at most.
+async fn shared(platform: &Platform) -> Function {
+    platform
+        .add(|config| {
+            config.max_concurrency = 16;
+            config.per_process = 8;
+        })
+        .await
+}
+
+fn held(function: &Function, ms: u64) -> tokio::task::JoinHandle<Result<Value, InvokeError>> {
+    let function = function.clone();
+    tokio::spawn(async move { invoke(&function, &json!({"do": "sleep", "ms": ms})).await })
+}
+
+#[tokio::test]
+async fn a_process_may_work_on_several_invocations() {
+    let platform = Platform::start().await;
+    let function = shared(&platform).await;
+    // How many at once, and in how many processes: one until it has a quarter of what it can have, then two, evenly.
+    for (at_once, processes) in [(1, 1), (2, 1), (16, 2)] {
+        let under_way: Vec<_> = (0..at_once).map(|_| held(&function, 300)).collect();
+        let mut by_process = BTreeMap::<u64, usize>::new();
+        for end in under_way {
+            let pid = end.await.unwrap().unwrap()["pid"].as_u64().unwrap();
+            *by_process.entry(pid).or_default() += 1;
+        }
+        assert_eq!(by_process.len(), processes, "{at_once}: {by_process:?}");
+        assert!(by_process.values().all(|count| *count <= 8), "{at_once}: {by_process:?}");
+    }
+}
+
+#[tokio::test]
+async fn all_invocations_of_a_process_die_with_it_and_are_named() {
+    let platform = Platform::start().await;
+    let function = shared(&platform).await;
+    let mut deaths = platform.functions.watch_deaths();
+    let under_way = [held(&function, 60_000), held(&function, 60_000)];
+    platform.events_after(2).await;
+    let instance = platform.functions.instances().remove(0);
+    assert_eq!(instance.request_ids.len(), 2);
+    kill(instance.pid);
+    let notice = deaths.recv().await.unwrap();
+    let ids: BTreeSet<_> = notice.death.request_ids.iter().collect();
+    assert_eq!(ids, instance.request_ids.iter().collect());
+    drop(notice);
+    for end in under_way {
+        assert_eq!(end.await.unwrap().unwrap_err().error_type(), "Runtime.ExitError");
+    }
+}
+
+#[tokio::test]
+async fn what_a_standing_process_leaves_lying_goes_to_another() {
+    let platform = Platform::start().await;
+    let function = shared(&platform).await;
+    invoke(&function, &json!({})).await.unwrap();
+    let pid = platform.functions.instances()[0].pid;
+    let signal = |signal| kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal).unwrap();
+    signal(Signal::STOP);
+    let answered = invoke(&function, &json!({"do": "sleep"})).await;
+    signal(Signal::CONT);
+    assert_ne!(answered.unwrap()["pid"], json!(pid));
 }
 
 #[tokio::test]
@@ -141,7 +205,7 @@ async fn an_overrun_is_killed_and_the_next_invocation_starts_cold() {
     assert!(!alive(pid));
     let notice = deaths.recv().await.unwrap();
     assert_eq!((notice.death.pid, notice.death.cause), (pid, DeathCause::TimedOut));
-    assert!(notice.death.request_id.is_some());
+    assert_eq!(notice.death.request_ids.len(), 1);
     invoke(&function, &json!({})).await.unwrap();
     assert_ne!(platform.functions.instances()[0].pid, pid);
 }
@@ -178,14 +242,14 @@ async fn a_kill_in_mid_invocation_is_announced_before_the_invocation_ends() {
     };
     let (pid, request_id) = eventually("the invocation", || {
         let instances = platform.functions.instances();
-        instances.first().and_then(|instance| Some((instance.pid, instance.request_id.clone()?)))
+        instances.first().and_then(|instance| Some((instance.pid, instance.request_ids.first()?.clone())))
     })
     .await;
     // The event must have been fetched, else another process would take it over.
     platform.events_after(1).await;
     kill(pid);
     let notice = deaths.recv().await.unwrap();
-    assert_eq!(notice.death.request_id.as_ref(), Some(&request_id));
+    assert_eq!(notice.death.request_ids, [request_id]);
     assert!(matches!(notice.death.cause, DeathCause::Exited(_)));
     assert!(platform.functions.instances().is_empty());
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -227,7 +291,7 @@ async fn idle_processes_are_ended() {
     let pid = platform.functions.instances()[0].pid;
     let notice = deaths.recv().await.unwrap();
     assert_eq!((notice.death.pid, notice.death.cause), (pid, DeathCause::Idle));
-    assert_eq!(notice.death.request_id, None);
+    assert!(notice.death.request_ids.is_empty());
     assert!(!alive(pid));
 }
 

@@ -16,6 +16,7 @@ pub mod dynamo;
 pub mod functions;
 mod kept;
 pub mod metrics;
+pub mod pollers;
 pub mod push;
 pub mod secrets;
 mod signed;

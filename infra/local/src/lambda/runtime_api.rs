@@ -104,11 +104,11 @@ impl RuntimeApi {
         self.address
     }
 
-    /// Opens the slot of a new process and tells its `AWS_LAMBDA_RUNTIME_API`.
+    /// Opens the slot of a new process with room for so many invocations at once, and tells its `AWS_LAMBDA_RUNTIME_API`.
     ///
     /// The `http://` belongs there: without a scheme, runtimes take everything as a host name and drop the path.
-    pub(crate) fn open(&self, function: &str, instance: &str) -> (Arc<Slot>, String) {
-        let slot = Arc::new(Slot::new());
+    pub(crate) fn open(&self, function: &str, instance: &str, room: usize) -> (Arc<Slot>, String) {
+        let slot = Arc::new(Slot::new(room));
         self.slots.lock().insert((function.to_owned(), instance.to_owned()), Arc::clone(&slot));
         (slot, format!("http://{}/{function}/{instance}", self.address))
     }

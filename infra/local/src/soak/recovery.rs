@@ -11,8 +11,8 @@ pub struct Kill {
     pub at: Timestamp,
     /// Its function.
     pub function: String,
-    /// The session that died with it: the invocation that it was in.
-    pub session: Option<SessionId>,
+    /// The sessions that died with it: the invocations that it was in.
+    pub sessions: Vec<SessionId>,
 }
 
 /// For each of the kills that this job was held by the victim of: how long until its next entry. Kills after which
@@ -23,7 +23,6 @@ pub fn stood_still(kills: &[Kill], journal: &[Batch]) -> Vec<Duration> {
 }
 
 fn after(kill: &Kill, journal: &[Batch]) -> Option<Duration> {
-    let session = kill.session.as_ref()?;
     let written = journal.iter().take_while(|batch| batch.written_at <= kill.at).count();
     let before = journal.get(..written)?;
     let holder = before.iter().flat_map(|batch| &batch.entries).rev().find_map(|entry| match entry {
@@ -33,7 +32,7 @@ fn after(kill: &Kill, journal: &[Batch]) -> Option<Duration> {
     let next = journal.get(written)?;
     // A job that was given back in order is taken up without a takeover, and was not the victim's any more.
     let given_back = matches!(next.entries.first(), Some(Entry::Claimed { takeover: false, .. }));
-    (holder == session && !given_back).then(|| next.written_at.since(kill.at))
+    (kill.sessions.contains(holder) && !given_back).then(|| next.written_at.since(kill.at))
 }
 
 /// The smallest of these that is not under `percent` percent of them; none when there are none.
@@ -96,7 +95,7 @@ mod tests {
         ];
         for (entries, at, session, expected) in rows {
             let at = Timestamp::from_millis(at);
-            let kill = Kill { at, function: "worker".to_owned(), session: Some(session.parse().unwrap()) };
+            let kill = Kill { at, function: "worker".to_owned(), sessions: vec![session.parse().unwrap()] };
             let expected: Vec<_> = expected.map(Duration::from_millis).into_iter().collect();
             assert_eq!(stood_still(&[kill], &journal(entries)), expected, "{session} killed at {at:?}");
         }

@@ -234,8 +234,8 @@ async fn kill(field: Arc<Field>, every: Duration, seed: u64, over: CancellationT
         }
         let mut processes = field.stack.processes();
         // Where something is under way a kill has something to break; idle processes are spared while there are others.
-        if processes.iter().any(|process| process.request_id.is_some()) {
-            processes.retain(|process| process.request_id.is_some());
+        if processes.iter().any(|process| !process.request_ids.is_empty()) {
+            processes.retain(|process| !process.request_ids.is_empty());
         }
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let which = usize::try_from(chance >> 33).unwrap_or_default().checked_rem(processes.len());
@@ -243,8 +243,8 @@ async fn kill(field: Arc<Field>, every: Duration, seed: u64, over: CancellationT
         let Some(pid) = i32::try_from(victim.pid).ok().and_then(Pid::from_raw) else { continue };
         let at = Clock::of_machine().now();
         if kill_process(pid, Signal::KILL).is_ok() {
-            let session = victim.request_id.as_ref().and_then(|id| id.parse().ok());
-            field.kills.lock().await.push(Kill { at, function: victim.function.clone(), session });
+            let sessions = victim.request_ids.iter().filter_map(|id| id.parse().ok()).collect();
+            field.kills.lock().await.push(Kill { at, function: victim.function.clone(), sessions });
         }
     }
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul::clock::OFFSET_VARIABLE;
+use longhaul::engine::ids::SessionId;
 use longhaul_aws::{AwsStore, Config};
 
 use crate::corpus;
@@ -38,14 +39,22 @@ const BATCH_SIZE: usize = 10;
 const STREAM_BATCH_SIZE: usize = 100;
 /// Time limit of the functions that answer people.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Processes of the api function: each long poll holds one.
-const API_CONCURRENCY: usize = 32;
+/// Calls of the api function at once, each long poll one of them, and how many of them share a process.
+const API_CONCURRENCY: usize = 64;
+const API_PER_PROCESS: usize = 32;
 /// Time limit of a stream of events, which its reader then resumes.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(60);
-/// Processes that stream events: each reader holds one.
+/// Streams of events at once, one a reader, and how many of them share a process.
 const STREAM_CONCURRENCY: usize = 64;
-/// Processes of the websocket function.
-const WEBSOCKET_CONCURRENCY: usize = 8;
+const STREAM_PER_PROCESS: usize = 16;
+/// Events that the websocket function is told at once, and how many of them share a process.
+const WEBSOCKET_CONCURRENCY: usize = 32;
+const WEBSOCKET_PER_PROCESS: usize = 16;
+/// Batches that one worker process drives at once. Jobs wait for models most of their time and cost a process next to
+/// nothing then; what bounds them is its memory, some 50 KB for each job.
+const WORKER_PER_PROCESS: usize = 128;
+/// Batches that all of them drive at once: what AWS allows a queue's event source.
+const WORKER_CONCURRENCY_MAX: usize = 1_000;
 /// The functions, each of which signs with a key of its own, as each has a role of its own on AWS.
 const FUNCTIONS: [&str; 5] = ["api", "streams", "worker", "websocket", "sweeper"];
 /// Batches of webhook deliveries that are made at once. A receiver that hangs holds a process of the websocket function
@@ -70,7 +79,7 @@ pub struct StackOptions {
     pub websocket_port: u16,
     /// How long one invocation of the worker may take.
     pub worker_timeout: Duration,
-    /// How many batches are worked on at once, each in a process of its own.
+    /// Processes of the worker at most. Each drives many jobs at once, unless the stack is to behave as AWS does.
     pub workers: usize,
     /// Whether to behave as AWS does where the stack could do better: nobody sees a worker die, its messages stay
     /// invisible, the sweeper comes once a minute.
@@ -108,6 +117,16 @@ impl StackOptions {
             faults: None,
             worker_clock_offsets_seconds: Vec::new(),
         }
+    }
+
+    /// Batches that are worked on at once, in all worker processes and in one of them.
+    const fn worker_batches(&self) -> (usize, usize) {
+        // Lambda gives a process one invocation at a time; and clocks at odds need processes that all have work.
+        if self.lifelike || !self.worker_clock_offsets_seconds.is_empty() {
+            return (self.workers, 1);
+        }
+        let at_once = self.workers.saturating_mul(WORKER_PER_PROCESS);
+        (if at_once < WORKER_CONCURRENCY_MAX { at_once } else { WORKER_CONCURRENCY_MAX }, WORKER_PER_PROCESS)
     }
 }
 
@@ -415,7 +434,7 @@ async fn add_functions(
         env.insert("AWS_ACCESS_KEY_ID".to_owned(), credentials.id_of(name));
         env
     };
-    let function = |name: &str, timeout: Duration, max_concurrency: usize| FunctionConfig {
+    let function = |name: &str, timeout: Duration, max_concurrency: usize, per_process: usize| FunctionConfig {
         name: name.to_owned(),
         program: options.program.clone(),
         args: vec!["function".into(), name.into()],
@@ -423,6 +442,7 @@ async fn add_functions(
         timeout,
         memory_mb: 256,
         max_concurrency,
+        per_process,
         patience: PATIENCE,
         env_in_turn: Vec::new(),
     };
@@ -432,15 +452,18 @@ async fn add_functions(
     let streams = FunctionConfig {
         args: vec!["function".into(), "api".into()],
         env: env_of("streams").into_iter().chain(streaming).collect(),
-        ..function("streams", STREAM_TIMEOUT, STREAM_CONCURRENCY)
+        ..function("streams", STREAM_TIMEOUT, STREAM_CONCURRENCY, STREAM_PER_PROCESS)
     };
-    let worker = FunctionConfig { env_in_turn, ..function("worker", options.worker_timeout, options.workers) };
+    let (at_once, per_process) = options.worker_batches();
+    let worker = FunctionConfig { env_in_turn, ..function("worker", options.worker_timeout, at_once, per_process) };
     Ok(Four {
-        api: functions.add(function("api", ANSWER_TIMEOUT, API_CONCURRENCY)).await?,
+        api: functions.add(function("api", ANSWER_TIMEOUT, API_CONCURRENCY, API_PER_PROCESS)).await?,
         streams: functions.add(streams).await?,
         worker: functions.add(worker).await?,
-        websocket: functions.add(function("websocket", ANSWER_TIMEOUT, WEBSOCKET_CONCURRENCY)).await?,
-        sweeper: functions.add(function("sweeper", ANSWER_TIMEOUT, 1)).await?,
+        websocket: functions
+            .add(function("websocket", ANSWER_TIMEOUT, WEBSOCKET_CONCURRENCY, WEBSOCKET_PER_PROCESS))
+            .await?,
+        sweeper: functions.add(function("sweeper", ANSWER_TIMEOUT, 1, 1)).await?,
     })
 }
 
@@ -452,7 +475,7 @@ fn start_mappings(options: &StackOptions, stores: &Stores, four: &Four) -> Resul
         function: four.worker.clone(),
         batch_size: BATCH_SIZE,
         window: Duration::ZERO,
-        max_concurrency: options.workers.max(2),
+        max_concurrency: options.worker_batches().0.max(2),
         report_batch_item_failures: true,
         redelivery: if options.lifelike { Redelivery::Lifelike } else { Redelivery::Prompt },
     };
@@ -479,10 +502,19 @@ async fn end_sessions_of_the_dead(functions: Functions, store: AwsStore) {
     let mut deaths = functions.watch_deaths();
     drop(functions);
     while let Some(notice) = deaths.recv().await {
-        let Some(session) = notice.death.request_id.as_deref().and_then(|id| id.parse().ok()) else { continue };
-        tracing::info!(function = notice.death.function, pid = notice.death.pid, cause = ?notice.death.cause, "a function process died in mid-invocation");
-        if let Err(error) = longhaul::store::Store::end_session(&store, &session).await {
-            tracing::warn!(%session, %error, "the session of a dead worker was not ended; its silence will end it");
+        let death = &notice.death;
+        if death.request_ids.is_empty() {
+            continue;
         }
+        let invocations = death.request_ids.len();
+        tracing::info!(function = death.function, pid = death.pid, cause = ?death.cause, invocations, "a function process died in mid-invocation");
+        let sessions = death.request_ids.iter().filter_map(|id| id.parse::<SessionId>().ok());
+        let ended = sessions.map(async |session| {
+            if let Err(error) = longhaul::store::Store::end_session(&store, &session).await {
+                tracing::warn!(%session, %error, "the session of a dead worker was not ended; its silence will end it");
+            }
+        });
+        // Side by side, since the invocations' errors are held back until all are done.
+        futures::future::join_all(ended).await;
     }
 }

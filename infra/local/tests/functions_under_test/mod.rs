@@ -77,6 +77,7 @@ pub fn echo() -> FunctionConfig {
         timeout: PATIENCE,
         memory_mb: 256,
         max_concurrency: 4,
+        per_process: 1,
         patience: Duration::ZERO,
         env_in_turn: Vec::new(),
     }

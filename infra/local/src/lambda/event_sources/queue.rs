@@ -171,7 +171,13 @@ impl QueueMapping {
     }
 
     async fn invoke(&self, messages: &[ReceivedMessage], event: String) -> Failed {
-        match self.function.invoke(event, trace_of(messages)).await {
+        // A message that comes again may be what its last process died of.
+        let again = messages.iter().any(|message| message.receive_count > 1);
+        let invoked = match again {
+            true => self.function.invoke_alone(event.into(), trace_of(messages)).await,
+            false => self.function.invoke(event, trace_of(messages)).await,
+        };
+        match invoked {
             Ok(answer) if self.report_batch_item_failures => {
                 let identifiers: Vec<_> = messages.iter().map(|message| message.message_id.as_str()).collect();
                 match judge(&answer, &identifiers) {

@@ -18,8 +18,8 @@ pub struct InstanceDeath {
     pub function: String,
     /// The process id that it had.
     pub pid: u32,
-    /// The invocation that died with it, if one was under way.
-    pub request_id: Option<String>,
+    /// The invocations that died with it.
+    pub request_ids: Vec<String>,
     /// What ended it.
     pub cause: DeathCause,
 }

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use super::{FunctionConfig, FunctionsConfig};
+use super::{FunctionConfig, FunctionsConfig, PER_PROCESS_VARIABLE};
 use crate::lambda::parent::PARENT_PID;
 
 /// What a process inherits from the stack: enough to find programs, certificates and proxies, and the log level. All
@@ -49,6 +49,7 @@ pub(super) fn command(function: &FunctionConfig, platform: &FunctionsConfig, api
         .env("AWS_LAMBDA_LOG_GROUP_NAME", format!("/aws/lambda/{}", function.name))
         .env("AWS_LAMBDA_LOG_STREAM_NAME", instance)
         .env("AWS_LAMBDA_RUNTIME_API", api)
+        .env(PER_PROCESS_VARIABLE, function.per_process.to_string())
         .env(PARENT_PID, std::process::id().to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Sleep;
 use uuid::Uuid;
 
+use super::pool::Place;
 use super::process::{Death, Ending, Instance};
 use super::{DeathCause, Function, Platform, State};
 use crate::lambda::runtime_api::{Answer, FunctionFault, PAYLOAD_MAX_BYTES, Readiness, Streamed, Work};
@@ -18,6 +19,10 @@ use crate::lambda::runtime_api::{Answer, FunctionFault, PAYLOAD_MAX_BYTES, Readi
 /// How often an event that no process had fetched is given to a next one. Each time means that a process died between
 /// two invocations; more than a few of them in a row mean that something kills them all.
 const HANDOVERS_MAX: usize = 3;
+
+/// How long a process that works on several invocations may leave one lying. It asks for the next one at once unless it
+/// stands still, and another process is better then.
+const FETCHED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why an invocation has no answer.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -107,11 +112,23 @@ impl Function {
     /// # Errors
     /// See [`InvokeError`].
     pub async fn invoke(&self, payload: impl Into<Bytes>, trace: Option<String>) -> Result<Bytes, InvokeError> {
-        let payload = payload.into();
+        self.invoke_beside(payload.into(), trace, false).await
+    }
+
+    /// The same in a process that works on nothing else meanwhile, if one is to be had: for an event that a process has
+    /// died over, lest it take others with it.
+    ///
+    /// # Errors
+    /// See [`InvokeError`].
+    pub(crate) async fn invoke_alone(&self, payload: Bytes, trace: Option<String>) -> Result<Bytes, InvokeError> {
+        self.invoke_beside(payload, trace, true).await
+    }
+
+    async fn invoke_beside(&self, payload: Bytes, trace: Option<String>, alone: bool) -> Result<Bytes, InvokeError> {
         if payload.len() > PAYLOAD_MAX_BYTES {
             return Err(InvokeError::PayloadTooLarge { bytes: payload.len() });
         }
-        let invocation = self.invocation(payload, trace, None);
+        let invocation = Invocation { alone, ..self.invocation(payload, trace, None) };
         // A task of its own makes the invocation independent of whoever waits for it.
         tokio::spawn(invocation.run()).await.unwrap_or(Err(InvokeError::Stopped))
     }
@@ -142,6 +159,7 @@ impl Function {
             request_id: Uuid::new_v4().to_string(),
             payload,
             trace: trace.unwrap_or_else(fresh_trace),
+            alone: false,
             stream_to: Mutex::new(stream_to),
         }
     }
@@ -166,6 +184,8 @@ struct Invocation {
     request_id: String,
     payload: Bytes,
     trace: String,
+    /// Whether it shares its process with no other.
+    alone: bool,
     /// Who wants the answer piece by piece, if anybody does.
     stream_to: Mutex<Option<StreamTo>>,
 }
@@ -173,7 +193,7 @@ struct Invocation {
 /// What came of one try to hand the event to a process.
 enum Try {
     Ended(Result<Bytes, InvokeError>),
-    /// The process died without having fetched the event.
+    /// The process died without having fetched the event, or left it lying.
     Unfetched(InvokeError),
 }
 
@@ -190,9 +210,18 @@ impl Invocation {
             if stop.is_cancelled() {
                 return Err(InvokeError::Stopped);
             }
-            let instance = match self.state.pool.take_idle() {
-                Some(warm) => warm,
-                None => self.start_cold().await?,
+            let place = tokio::select! {
+                place = self.state.pool.place(self.alone) => place,
+                () = stop.cancelled() => return Err(InvokeError::Stopped),
+            };
+            let instance = match place {
+                Place::Warm(instance) => instance,
+                Place::Start => {
+                    let started = self.start_cold().await;
+                    self.state.pool.started(started.as_ref().ok(), self.alone);
+                    started?
+                }
+                Place::Wait => continue,
             };
             match self.hand_to(&instance).await {
                 Try::Ended(result) => return result,
@@ -222,7 +251,7 @@ impl Invocation {
                 Ok(Readiness::Failed(fault)) => InvokeError::from(fault),
                 Ok(Readiness::Starting) | Err(_) => InvokeError::Stopped,
             },
-            death = instance.gone() => return Err(self.death_as_error(death)),
+            death = instance.gone() => return Err(self.death_as_error(&death)),
             () = tokio::time::sleep(limit) => InvokeError::TimedOut { after: limit },
         };
         instance.end(Ending::InitFailed);
@@ -246,8 +275,10 @@ impl Invocation {
         tokio::pin!(deadline);
         if !instance.slot().offer(work) {
             let death = instance.gone().await;
-            return Try::Unfetched(self.death_as_error(death));
+            return Try::Unfetched(self.death_as_error(&death));
         }
+        let left_lying = self.left_lying(instance);
+        tokio::pin!(left_lying);
         self.state.log.line(format!("START RequestId: {} Version: $LATEST", self.request_id)).await;
         let outcome = tokio::select! {
             biased;
@@ -262,18 +293,35 @@ impl Invocation {
                 }
                 Answer::Streamed(streamed) => self.see_through(instance, streamed, deadline.as_mut()).await,
             },
-            death = instance.gone() => match death {
-                Death { fetched: false, .. } => Try::Unfetched(self.death_as_error(death)),
-                Death { fetched: true, .. } => Try::Ended(Err(self.death_as_error(death))),
+            death = instance.gone() => match death.unfetched.contains(&self.request_id) {
+                true => Try::Unfetched(self.death_as_error(&death)),
+                false => Try::Ended(Err(self.death_as_error(&death))),
             },
+            () = &mut left_lying => {
+                self.state.pool.give_back_stuck(instance);
+                tracing::warn!(function = self.state.config.name, pid = instance.pid(), "a process leaves its work lying");
+                return Try::Unfetched(InvokeError::TimedOut { after: FETCHED_WITHIN });
+            }
             () = &mut deadline => {
                 instance.end(Ending::TimedOut);
                 let death = instance.gone().await;
-                Try::Ended(Err(self.death_as_error(death)))
+                Try::Ended(Err(self.death_as_error(&death)))
             }
         };
         self.report(started.elapsed(), &outcome).await;
         outcome
+    }
+
+    /// Resolves when the process has not fetched the event for too long and it was taken back; never for a process that
+    /// works on one invocation at a time, which has nothing better to do.
+    async fn left_lying(&self, instance: &Instance) {
+        if self.state.config.per_process > 1 {
+            tokio::time::sleep(FETCHED_WITHIN).await;
+            if instance.slot().withdraw(&self.request_id) {
+                return;
+            }
+        }
+        std::future::pending().await
     }
 
     /// Hands over the pieces of an answer, and waits until the process has written it: it works on nothing else so long.
@@ -290,16 +338,16 @@ impl Invocation {
                 self.state.pool.give_back(instance);
                 Try::Ended(Ok(Bytes::new()))
             }
-            death = instance.gone() => Try::Ended(Err(self.death_as_error(death))),
+            death = instance.gone() => Try::Ended(Err(self.death_as_error(&death))),
             () = deadline => {
                 instance.end(Ending::TimedOut);
                 let death = instance.gone().await;
-                Try::Ended(Err(self.death_as_error(death)))
+                Try::Ended(Err(self.death_as_error(&death)))
             }
         }
     }
 
-    fn death_as_error(&self, death: Death) -> InvokeError {
+    fn death_as_error(&self, death: &Death) -> InvokeError {
         match death.cause {
             DeathCause::Exited(status) => InvokeError::Exited { status },
             DeathCause::TimedOut => InvokeError::TimedOut { after: self.state.config.timeout },

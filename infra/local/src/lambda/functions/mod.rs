@@ -1,9 +1,10 @@
 //! Functions: named command lines that are invoked, each invocation in a child process of its own kind.
 //!
-//! An invocation takes a warm process if one is idle and starts a cold one if not; a process works on one invocation
-//! at a time, and at most `max_concurrency` of a function run at once. A process that overruns the function's timeout
-//! is killed with SIGKILL, one that dies takes its invocation with it, and an idle one is ended after a while. That is
-//! what Lambda does with its sandboxes, and the point of doing it with processes is that all of it can be felt.
+//! An invocation takes a warm process if one has room and starts a cold one if not; a process works on one invocation
+//! at a time, or on several as on Lambda's Managed Instances, and at most `max_concurrency` of a function run at once. A
+//! process that overruns the function's timeout is killed with SIGKILL, one that dies takes its invocations with it, and
+//! an idle one is ended after a while. That is what Lambda does with its sandboxes, and the point of doing it with
+//! processes is that all of it can be felt.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -53,6 +54,9 @@ pub struct FunctionConfig {
     pub memory_mb: u32,
     /// How many invocations may run at once (Lambda's reserved concurrency).
     pub max_concurrency: usize,
+    /// How many of them one process works on: one on Lambda, several on its Managed Instances. A process learns it from
+    /// [`PER_PROCESS_VARIABLE`].
+    pub per_process: usize,
     /// How long an invocation over that number waits for its turn before it is throttled. Lambda's own value is zero;
     /// a machine with a few cores does better to queue for a moment than to start a thousand processes.
     pub patience: Duration,
@@ -60,6 +64,9 @@ pub struct FunctionConfig {
     /// at odds with each other.
     pub env_in_turn: Vec<(String, String)>,
 }
+
+/// The variable by which a process learns how many invocations it may have at once.
+pub const PER_PROCESS_VARIABLE: &str = longhaul_aws::pollers::AT_ONCE_VARIABLE;
 
 /// Where the platform keeps its files, and how its processes are treated.
 ///
@@ -157,8 +164,8 @@ pub struct InstanceInfo {
     pub pid: u32,
     /// Its function.
     pub function: String,
-    /// The invocation that it is working on, if any.
-    pub request_id: Option<String>,
+    /// The invocations that it is working on.
+    pub request_ids: Vec<String>,
     /// When it was started.
     pub started: SystemTime,
 }
@@ -230,7 +237,7 @@ impl Functions {
         let FunctionsConfig { region, account, .. } = &self.lifeline.platform.config;
         let state = Arc::new(State {
             arn: format!("arn:aws:lambda:{region}:{account}:function:{}", config.name),
-            pool: Pool::new(config.max_concurrency),
+            pool: Pool::new(config.max_concurrency, config.per_process),
             log,
             started: AtomicUsize::new(0),
             config,

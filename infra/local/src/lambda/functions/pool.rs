@@ -1,10 +1,13 @@
 //! The processes of one function, and who may use which.
+//!
+//! A function whose processes work on one invocation at a time gets as many processes as it has invocations. One whose
+//! processes work on several fills the first of them a little before it starts another, so that a quiet stack has one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::Platform;
 use super::process::{Ending, Instance};
@@ -13,29 +16,63 @@ use super::process::{Ending, Instance};
 const LOOK_MIN: Duration = Duration::from_millis(50);
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
+/// A process that works on several invocations has its equal started when it has this part of what it can have.
+const FULL_ENOUGH: usize = 4;
+
 #[derive(Debug)]
 pub(super) struct Pool {
     /// One permit for each invocation that may run at once.
     turns: Arc<Semaphore>,
+    per_process: usize,
+    processes_max: usize,
     members: Mutex<Members>,
+    /// Says that a process has more room than before, or that there is one more or less.
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Members {
-    living: BTreeMap<u64, Arc<Instance>>,
-    /// Those of them that wait for work; the one that worked last is taken first, so that the others can go.
-    idle: Vec<Idle>,
+    living: BTreeMap<u64, Member>,
+    /// Processes that were started and have not asked for work.
+    starting: usize,
 }
 
 #[derive(Debug)]
-struct Idle {
+struct Member {
     instance: Arc<Instance>,
+    /// Whether it has asked for work.
+    up: bool,
+    /// How many invocations it was given.
+    load: usize,
+    /// Whether it is not to be given more beside what it has.
+    alone: bool,
+    /// Whether it left work lying that it was given.
+    stuck: bool,
+    /// When it last got or gave back an invocation.
     since: Instant,
 }
 
+/// How an invocation comes by a process.
+#[derive(Debug)]
+pub(super) enum Place {
+    /// This one has room, and it was taken.
+    Warm(Arc<Instance>),
+    /// It starts one. The place for it is kept until [`Pool::started`].
+    Start,
+    /// It waits for a change.
+    Wait,
+}
+
 impl Pool {
-    pub(super) fn new(max_concurrency: usize) -> Self {
-        Self { turns: Arc::new(Semaphore::new(max_concurrency.min(Semaphore::MAX_PERMITS))), members: Mutex::default() }
+    pub(super) fn new(max_concurrency: usize, per_process: usize) -> Self {
+        let per_process = per_process.max(1);
+        Self {
+            turns: Arc::new(Semaphore::new(max_concurrency.min(Semaphore::MAX_PERMITS))),
+            per_process,
+            processes_max: max_concurrency.div_ceil(per_process).max(1),
+            members: Mutex::default(),
+            changed: Notify::new(),
+        }
     }
 
     fn members(&self) -> MutexGuard<'_, Members> {
@@ -53,42 +90,142 @@ impl Pool {
         tokio::time::timeout(patience, Arc::clone(&self.turns).acquire_owned()).await.ok()?.ok()
     }
 
-    /// Takes the idle process that worked last.
-    pub(super) fn take_idle(&self) -> Option<Arc<Instance>> {
-        self.members().idle.pop().map(|idle| idle.instance)
-    }
-
-    /// Counts in a process that was just started. It is not idle.
-    pub(super) fn add(&self, instance: &Arc<Instance>) {
-        self.members().living.insert(instance.number(), Arc::clone(instance));
-    }
-
-    /// Gives back a process after its invocation. One that has died meanwhile is not taken back.
-    pub(super) fn give_back(&self, instance: &Arc<Instance>) {
-        let mut members = self.members();
-        if members.living.contains_key(&instance.number()) {
-            members.idle.push(Idle { instance: Arc::clone(instance), since: Instant::now() });
+    /// A place for an invocation; one that is to be `alone` shares its process with no other where that can be had.
+    pub(super) async fn place(&self, alone: bool) -> Place {
+        loop {
+            // Asked for before the look, so that no change falls between.
+            let changed = self.changed.notified();
+            let place = self.members().place(alone, self.per_process, self.processes_max);
+            match place {
+                Place::Wait => changed.await,
+                place @ (Place::Warm(_) | Place::Start) => return place,
+            }
         }
+    }
+
+    /// A process that [`Place::Start`] asked for has come up and works on its first invocation; none: it did not.
+    pub(super) fn started(&self, instance: Option<&Arc<Instance>>, alone: bool) {
+        let mut members = self.members();
+        members.starting = members.starting.saturating_sub(1);
+        if let Some(member) = instance.and_then(|instance| members.living.get_mut(&instance.number())) {
+            member.up = true;
+            member.take(alone);
+        }
+        drop(members);
+        self.changed.notify_waiters();
+    }
+
+    /// Counts in a process that was just started.
+    pub(super) fn add(&self, instance: &Arc<Instance>) {
+        let member = Member {
+            instance: Arc::clone(instance),
+            up: false,
+            load: 0,
+            alone: false,
+            stuck: false,
+            since: Instant::now(),
+        };
+        self.members().living.insert(instance.number(), member);
+    }
+
+    /// Gives back a process after its invocation.
+    pub(super) fn give_back(&self, instance: &Arc<Instance>) {
+        self.leave(instance, false);
+    }
+
+    /// Gives back a process that has not fetched what it was given, which was taken from it again. It gets nothing more
+    /// before it has finished something.
+    pub(super) fn give_back_stuck(&self, instance: &Arc<Instance>) {
+        self.leave(instance, true);
+    }
+
+    fn leave(&self, instance: &Arc<Instance>, stuck: bool) {
+        if let Some(member) = self.members().living.get_mut(&instance.number()) {
+            member.load = member.load.saturating_sub(1);
+            member.alone = false;
+            member.stuck = stuck;
+            member.since = Instant::now();
+        }
+        self.changed.notify_waiters();
     }
 
     /// Counts out a process that has ended.
     pub(super) fn remove(&self, instance: &Instance) {
-        let mut members = self.members();
-        members.living.remove(&instance.number());
-        members.idle.retain(|idle| idle.instance.number() != instance.number());
+        self.members().living.remove(&instance.number());
+        self.changed.notify_waiters();
     }
 
     /// All living processes, oldest first.
     pub(super) fn instances(&self) -> Vec<Arc<Instance>> {
-        self.members().living.values().cloned().collect()
+        self.members().living.values().map(|member| Arc::clone(&member.instance)).collect()
     }
 
     fn take_idle_longer_than(&self, age: Duration) -> Vec<Arc<Instance>> {
         let mut members = self.members();
-        let (old, young) = std::mem::take(&mut members.idle).into_iter().partition(|idle| idle.since.elapsed() >= age);
-        members.idle = young;
-        let old: Vec<Idle> = old;
-        old.into_iter().map(|idle| idle.instance).collect()
+        let idle = |member: &&mut Member| member.up && member.load == 0 && member.since.elapsed() >= age;
+        let mut old = Vec::new();
+        for member in members.living.values_mut().filter(idle) {
+            // Out of everybody's reach from here on.
+            member.up = false;
+            old.push(Arc::clone(&member.instance));
+        }
+        old
+    }
+}
+
+impl Members {
+    fn place(&mut self, alone: bool, per_process: usize, processes_max: usize) -> Place {
+        let processes = self.living.values().filter(|member| member.up && !member.stuck).count() + self.starting;
+        // What was left lying or is to be alone may have processes beyond the usual number, but not without end.
+        let most = self.living.values().filter(|member| member.up).count() + self.starting;
+        let may_start = per_process == 1 || processes < processes_max;
+        let may_start_beyond = most < processes_max.saturating_mul(2);
+        let open = |member: &&mut Member| member.up && !member.alone && member.load < per_process;
+        // The least busy, and of equals the one that worked last, so that the others can go.
+        let candidate = self
+            .living
+            .values_mut()
+            .filter(open)
+            .min_by_key(|member| (member.stuck, member.load, std::cmp::Reverse(member.since)));
+        match candidate {
+            Some(member) if member.load == 0 && !member.stuck => Place::Warm(member.take(alone)),
+            candidate if alone && (may_start || may_start_beyond) => {
+                let _busy = candidate;
+                self.starting += 1;
+                Place::Start
+            }
+            Some(member) if !member.stuck => {
+                let full_enough = member.load >= per_process / FULL_ENOUGH;
+                if full_enough && may_start && self.starting == 0 {
+                    self.starting += 1;
+                    return Place::Start;
+                }
+                Place::Warm(member.take(false))
+            }
+            Some(member) => match self.starting {
+                0 if may_start && may_start_beyond => {
+                    self.starting += 1;
+                    Place::Start
+                }
+                0 => Place::Warm(member.take(false)),
+                1.. => Place::Wait,
+            },
+            // One that is about to come up will have room for those who wait now.
+            None if may_start && (self.starting == 0 || per_process == 1) => {
+                self.starting += 1;
+                Place::Start
+            }
+            None => Place::Wait,
+        }
+    }
+}
+
+impl Member {
+    fn take(&mut self, alone: bool) -> Arc<Instance> {
+        self.load += 1;
+        self.alone = alone;
+        self.since = Instant::now();
+        Arc::clone(&self.instance)
     }
 }
 

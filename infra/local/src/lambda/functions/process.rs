@@ -32,12 +32,12 @@ pub(super) enum Ending {
     Shutdown,
 }
 
-/// How a process went, seen from its invocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a process went, seen from its invocations.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Death {
     pub(super) cause: DeathCause,
-    /// Whether the process had fetched its last invocation. One that was never fetched can be given to another.
-    pub(super) fetched: bool,
+    /// The invocations that the process had not fetched. They can be given to another.
+    pub(super) unfetched: Arc<[String]>,
 }
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Instance {
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let name = &state.config.name;
         let path = number.to_string();
-        let (slot, api) = platform.api.open(name, &path);
+        let (slot, api) = platform.api.open(name, &path, state.config.per_process);
         let mut command = super::environment::command(&state.config, &platform.config, &api, &path);
         if let Some((variable, value)) = state.env_in_turn() {
             command.env(variable, value);
@@ -106,7 +106,7 @@ impl Instance {
         InstanceInfo {
             pid: self.pid,
             function: self.function.clone(),
-            request_id: self.slot.request_id(),
+            request_ids: self.slot.request_ids(),
             started: self.started,
         }
     }
@@ -125,10 +125,10 @@ impl Instance {
     /// Waits until the process is gone and everyone concerned has been told.
     pub(super) async fn gone(&self) -> Death {
         let mut death = self.death.clone();
-        match death.wait_for(Option::is_some).await.map(|death| *death) {
+        match death.wait_for(Option::is_some).await.map(|death| death.clone()) {
             Ok(Some(death)) => death,
             // The keeper is gone without a word only when the whole runtime is going down.
-            Ok(None) | Err(_) => Death { cause: DeathCause::Shutdown, fetched: true },
+            Ok(None) | Err(_) => Death { cause: DeathCause::Shutdown, unfetched: Arc::default() },
         }
     }
 }
@@ -195,18 +195,15 @@ impl Keeper {
     /// Clears up and tells: first the books, then the followers, and the invocation last.
     async fn tell(self, cause: DeathCause) {
         let Self { platform, state, instance, died } = self;
-        let (request_id, fetched) = match instance.slot.close() {
-            Closed::Unoccupied => (None, true),
-            Closed::Unfetched(request_id) => (Some(request_id), false),
-            Closed::Running(request_id) => (Some(request_id), true),
-        };
+        let Closed { unfetched, running } = instance.slot.close();
         state.pool.remove(&instance);
         platform.api.remove(&instance.function, &instance.number.to_string());
         platform.pids.remove(instance.pid).await;
-        let death = InstanceDeath { function: instance.function.clone(), pid: instance.pid, request_id, cause };
+        let request_ids = running.iter().chain(&unfetched).cloned().collect();
+        let death = InstanceDeath { function: instance.function.clone(), pid: instance.pid, request_ids, cause };
         tracing::debug!(function = death.function, pid = death.pid, cause = ?death.cause, "a function process ended");
         platform.deaths.announce(&death).await;
-        died.send_replace(Some(Death { cause, fetched }));
+        died.send_replace(Some(Death { cause, unfetched: unfetched.into() }));
     }
 }
 

@@ -1,5 +1,6 @@
 //! A slot: the place of one function process at the Runtime API, and what it is doing right now.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
@@ -63,14 +64,12 @@ pub(crate) enum Readiness {
 }
 
 /// What was going on in a slot when it was closed.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Closed {
-    /// No invocation was under way.
-    Unoccupied,
-    /// An invocation was meant for the process, but the process had not fetched it.
-    Unfetched(String),
-    /// The process was in the middle of this invocation.
-    Running(String),
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Closed {
+    /// The invocations that were meant for the process and that it had not fetched.
+    pub(crate) unfetched: Vec<String>,
+    /// The invocations in whose middle the process was.
+    pub(crate) running: Vec<String>,
 }
 
 /// Why a call to the Runtime API is refused.
@@ -98,29 +97,44 @@ pub(crate) enum Refusal {
 enum Stage {
     /// The process was started and has not asked for work.
     Starting,
-    /// The process waits for work, or will ask for it in a moment.
-    Idle,
-    /// Work lies ready for the process.
-    Offered(Work),
-    /// The process has fetched an invocation and owes the answer.
-    Running { request_id: String, answer: oneshot::Sender<Answer> },
-    /// The process is writing its answer.
-    Streaming { request_id: String, done: oneshot::Sender<()> },
+    /// The process has asked for work.
+    Up(Up),
     /// The process has ended or is to end.
     Closed,
+}
+
+/// The work of a process that is up.
+#[derive(Debug, Default)]
+struct Up {
+    /// What lies ready for it.
+    offered: VecDeque<Work>,
+    /// What it has fetched, by request id.
+    running: BTreeMap<String, Running>,
+}
+
+/// What a process owes for an invocation.
+#[derive(Debug)]
+enum Running {
+    /// The answer.
+    Answer(oneshot::Sender<Answer>),
+    /// The rest of the answer that it is writing.
+    Rest(oneshot::Sender<()>),
 }
 
 /// See the module's page.
 #[derive(Debug)]
 pub(crate) struct Slot {
+    /// How many invocations the process works on at once.
+    room: usize,
     stage: Mutex<Stage>,
     offered: Notify,
     readiness: watch::Sender<Readiness>,
 }
 
 impl Slot {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(room: usize) -> Self {
         Self {
+            room: room.max(1),
             stage: Mutex::new(Stage::Starting),
             offered: Notify::new(),
             readiness: watch::Sender::new(Readiness::Starting),
@@ -136,38 +150,52 @@ impl Slot {
         self.readiness.subscribe()
     }
 
-    /// The invocation that the process holds or is about to fetch.
-    pub(crate) fn request_id(&self) -> Option<String> {
+    /// The invocations that the process holds or is about to fetch.
+    pub(crate) fn request_ids(&self) -> Vec<String> {
         match &*self.stage() {
-            Stage::Starting | Stage::Idle | Stage::Closed => None,
-            Stage::Offered(work) => Some(work.request_id.clone()),
-            Stage::Running { request_id, .. } | Stage::Streaming { request_id, .. } => Some(request_id.clone()),
+            Stage::Starting | Stage::Closed => Vec::new(),
+            Stage::Up(up) => {
+                let offered = up.offered.iter().map(|work| &work.request_id);
+                up.running.keys().chain(offered).cloned().collect()
+            }
         }
     }
 
-    /// Hands work to an idle process; false (and the work dropped) when the process is not idle.
+    /// Hands work to a process that has room for it; false (and the work dropped) when it has none, or is not up.
     pub(crate) fn offer(&self, work: Work) -> bool {
-        let mut stage = self.stage();
-        match &*stage {
-            Stage::Idle => {
-                *stage = Stage::Offered(work);
+        match &mut *self.stage() {
+            Stage::Up(up) if up.offered.len() + up.running.len() < self.room => {
+                up.offered.push_back(work);
                 self.offered.notify_one();
                 true
             }
-            Stage::Starting | Stage::Offered(_) | Stage::Running { .. } | Stage::Streaming { .. } | Stage::Closed => {
-                false
-            }
+            Stage::Starting | Stage::Up(_) | Stage::Closed => false,
         }
     }
 
-    /// Closes the slot and tells what it was doing. An unanswered invocation's answer channel is dropped.
+    /// Takes back what the process has not fetched; false when it has, or there is no such invocation.
+    pub(crate) fn withdraw(&self, id: &str) -> bool {
+        match &mut *self.stage() {
+            Stage::Up(up) => {
+                let before = up.offered.len();
+                up.offered.retain(|work| work.request_id != id);
+                up.offered.len() < before
+            }
+            Stage::Starting | Stage::Closed => false,
+        }
+    }
+
+    /// Closes the slot and tells what it was doing. Answer channels of unanswered invocations are dropped.
     pub(crate) fn close(&self) -> Closed {
         let before = std::mem::replace(&mut *self.stage(), Stage::Closed);
+        self.offered.notify_waiters();
         self.offered.notify_one();
         match before {
-            Stage::Starting | Stage::Idle | Stage::Closed => Closed::Unoccupied,
-            Stage::Offered(work) => Closed::Unfetched(work.request_id),
-            Stage::Running { request_id, .. } | Stage::Streaming { request_id, .. } => Closed::Running(request_id),
+            Stage::Starting | Stage::Closed => Closed::default(),
+            Stage::Up(Up { offered, running }) => Closed {
+                unfetched: offered.into_iter().map(|work| work.request_id).collect(),
+                running: running.into_keys().collect(),
+            },
         }
     }
 
@@ -183,93 +211,84 @@ impl Slot {
 
     fn fetch(&self) -> Result<Option<Fetched>, Refusal> {
         let mut stage = self.stage();
-        match std::mem::replace(&mut *stage, Stage::Closed) {
-            Stage::Starting => {
-                *stage = Stage::Idle;
-                self.readiness.send_replace(Readiness::Ready);
-                Ok(None)
-            }
-            Stage::Idle => {
-                *stage = Stage::Idle;
-                Ok(None)
-            }
-            Stage::Offered(Work { request_id, deadline_ms, arn, trace, payload, answer }) => {
-                *stage = Stage::Running { request_id: request_id.clone(), answer };
-                Ok(Some(Fetched { request_id, deadline_ms, arn, trace, payload }))
-            }
-            // A process that asks for more without having answered is out of order; it keeps what it has.
-            running @ (Stage::Running { .. } | Stage::Streaming { .. }) => {
-                *stage = running;
-                Err(Refusal::WrongState)
-            }
+        if matches!(*stage, Stage::Starting) {
+            *stage = Stage::Up(Up::default());
+            self.readiness.send_replace(Readiness::Ready);
+        }
+        let up = match &mut *stage {
+            Stage::Up(up) => up,
+            Stage::Starting | Stage::Closed => return Err(Refusal::Gone),
+        };
+        // A process that asks for more than it may have is out of order; it keeps what it has.
+        if up.running.len() >= self.room {
+            return Err(Refusal::WrongState);
+        }
+        let Some(work) = up.offered.pop_front() else { return Ok(None) };
+        let Work { request_id, deadline_ms, arn, trace, payload, answer } = work;
+        up.running.insert(request_id.clone(), Running::Answer(answer));
+        if !up.offered.is_empty() {
+            // Two offers may have left one notice.
+            self.offered.notify_one();
+        }
+        Ok(Some(Fetched { request_id, deadline_ms, arn, trace, payload }))
+    }
+
+    /// Does something with an invocation that is running.
+    fn with_running<T>(&self, id: &str, take: impl FnOnce(&mut Up, Running) -> Option<T>) -> Result<T, Refusal> {
+        match &mut *self.stage() {
             Stage::Closed => Err(Refusal::Gone),
+            Stage::Starting => Err(Refusal::UnknownRequest),
+            Stage::Up(up) => {
+                let running = up.running.remove(id).ok_or(Refusal::UnknownRequest)?;
+                take(up, running).ok_or(Refusal::UnknownRequest)
+            }
         }
     }
 
-    /// Takes the answer of the running invocation.
+    /// Takes the answer of a running invocation.
     pub(super) fn answer(&self, id: &str, value: Answer) -> Result<(), Refusal> {
-        let mut stage = self.stage();
-        match std::mem::replace(&mut *stage, Stage::Closed) {
-            Stage::Running { request_id, answer } if request_id == id => {
-                *stage = Stage::Idle;
+        self.with_running(id, |up, running| match running {
+            Running::Answer(answer) => {
                 // Nobody waits any more when the invocation has run into its timeout this very moment.
                 let _late = answer.send(value);
-                Ok(())
+                Some(())
             }
-            Stage::Closed => Err(Refusal::Gone),
-            other @ (Stage::Starting
-            | Stage::Idle
-            | Stage::Offered(_)
-            | Stage::Running { .. }
-            | Stage::Streaming { .. }) => {
-                *stage = other;
-                Err(Refusal::UnknownRequest)
+            rest @ Running::Rest(_) => {
+                up.running.insert(id.to_owned(), rest);
+                None
             }
-        }
+        })
     }
 
     /// Takes the beginning of an answer that is written piece by piece.
     pub(super) fn begin_stream(&self, id: &str, chunks: mpsc::Receiver<Bytes>) -> Result<(), Refusal> {
-        let mut stage = self.stage();
-        match std::mem::replace(&mut *stage, Stage::Closed) {
-            Stage::Running { request_id, answer } if request_id == id => {
+        self.with_running(id, |up, running| match running {
+            Running::Answer(answer) => {
                 let (done, is_done) = oneshot::channel();
-                *stage = Stage::Streaming { request_id, done };
+                up.running.insert(id.to_owned(), Running::Rest(done));
                 // As with an answer in one piece: it may be too late for it.
                 let _late = answer.send(Answer::Streamed(Streamed { chunks, done: is_done }));
-                Ok(())
+                Some(())
             }
-            Stage::Closed => Err(Refusal::Gone),
-            other @ (Stage::Starting
-            | Stage::Idle
-            | Stage::Offered(_)
-            | Stage::Running { .. }
-            | Stage::Streaming { .. }) => {
-                *stage = other;
-                Err(Refusal::UnknownRequest)
+            rest @ Running::Rest(_) => {
+                up.running.insert(id.to_owned(), rest);
+                None
             }
-        }
+        })
     }
 
     /// The answer that is written piece by piece has ended.
     pub(super) fn end_stream(&self, id: &str) -> Result<(), Refusal> {
-        let mut stage = self.stage();
-        match std::mem::replace(&mut *stage, Stage::Closed) {
-            Stage::Streaming { request_id, done } if request_id == id => {
-                *stage = Stage::Idle;
+        self.with_running(id, |up, running| match running {
+            Running::Rest(done) => {
                 let _nobody_waits = done.send(());
-                Ok(())
+                Some(())
             }
-            Stage::Closed => Err(Refusal::Gone),
-            other @ (Stage::Starting
-            | Stage::Idle
-            | Stage::Offered(_)
-            | Stage::Running { .. }
-            | Stage::Streaming { .. }) => {
-                *stage = other;
-                Err(Refusal::UnknownRequest)
+            answer @ Running::Answer(_) => {
+                up.running.insert(id.to_owned(), answer);
+                None
             }
-        }
+        })
     }
 
     /// Takes the report of a process that could not start.
@@ -279,9 +298,7 @@ impl Slot {
                 self.readiness.send_replace(Readiness::Failed(fault));
                 Ok(())
             }
-            Stage::Idle | Stage::Offered(_) | Stage::Running { .. } | Stage::Streaming { .. } => {
-                Err(Refusal::WrongState)
-            }
+            Stage::Up(_) => Err(Refusal::WrongState),
             Stage::Closed => Err(Refusal::Gone),
         }
     }

@@ -1,19 +1,22 @@
-//! The front of the table: passes requests on to the engine's own server, counts them by action, and tells
-//! stream readers when something was written.
+//! The front of the table: has the engine answer, counts calls by action, and tells stream readers when something was
+//! written.
 //!
-//! The engine serves a listener of its own and offers no place for a layer, so this is a proxy on loopback.
+//! The engine answers what a job's steps need in process ([`direct`]). The rest goes to its own server, which serves a
+//! listener of its own and offers no place for a layer, so for that this is a proxy on loopback.
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::uri::{Authority, PathAndQuery, Scheme};
-use axum::http::{StatusCode, Uri};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use dynoxide::Database;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::sync::watch;
 
+use super::direct;
 use crate::stores::calls::CallCounts;
 use crate::stores::faults::{self, Faults, Service};
 
@@ -46,6 +49,7 @@ pub(super) fn written(signal: &WriteSignal) {
 #[derive(Clone)]
 pub(super) struct Front {
     pub(super) engine: Authority,
+    pub(super) database: Database,
     pub(super) counts: CallCounts,
     pub(super) writes: WriteSignal,
     pub(super) faults: Faults,
@@ -53,10 +57,23 @@ pub(super) struct Front {
 }
 
 impl Front {
-    pub(super) fn new(engine: Authority, counts: CallCounts, writes: WriteSignal, faults: Faults) -> Self {
+    pub(super) fn new(
+        engine: Authority,
+        database: Database,
+        counts: CallCounts,
+        writes: WriteSignal,
+        faults: Faults,
+    ) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
-        Self { engine, counts, writes, faults, client: Client::builder(TokioExecutor::new()).build(connector) }
+        Self {
+            engine,
+            database,
+            counts,
+            writes,
+            faults,
+            client: Client::builder(TokioExecutor::new()).build(connector),
+        }
     }
 
     pub(super) fn router(self) -> Router {
@@ -72,38 +89,34 @@ async fn pass(State(front): State<Front>, request: Request) -> Response {
         front.counts.add(action);
     }
     let action = action.map(str::to_owned);
-    let (request, body) = match front.faults.reads_bodies() {
-        true => match read(request).await {
-            Ok(read) => read,
-            Err(refused) => return refused,
-        },
-        false => (request, Bytes::new()),
-    };
-    let hit = action.and_then(|action| front.faults.hit(Service::Dynamodb, &action, &body));
-    faults::around(hit, Service::Dynamodb, forward(&front, request, writes)).await
-}
-
-/// The request and a copy of its body.
-async fn read(request: Request) -> Result<(Request, Bytes), Response> {
+    // What is unsigned is for the server to refuse.
+    let signed = request.headers().contains_key(header::AUTHORIZATION);
     let (parts, body) = request.into_parts();
-    match axum::body::to_bytes(body, BODY_MAX_BYTES).await {
-        Ok(body) => Ok((Request::from_parts(parts, Body::from(body.clone())), body)),
-        Err(_) => Err(StatusCode::PAYLOAD_TOO_LARGE.into_response()),
-    }
+    let Ok(body) = axum::body::to_bytes(body, BODY_MAX_BYTES).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    let hit = action.as_deref().and_then(|action| front.faults.hit(Service::Dynamodb, action, &body));
+    let answer = async {
+        let direct = action.filter(|_| signed).and_then(|action| direct::answer(&front.database, &action, &body));
+        let response = match direct {
+            Some(response) => response,
+            None => forward(&front, Request::from_parts(parts, Body::from(body))).await,
+        };
+        // The engine answers after its commit, so whoever is told now finds the record.
+        if writes && response.status().is_success() {
+            written(&front.writes);
+        }
+        response
+    };
+    faults::around(hit, Service::Dynamodb, answer).await
 }
 
-/// Has the engine answer.
-async fn forward(front: &Front, mut request: Request, writes: bool) -> Response {
+/// Has the engine's server answer.
+async fn forward(front: &Front, mut request: Request) -> Response {
     let path = request.uri().path_and_query().cloned();
     *request.uri_mut() = engine_uri(&front.engine, path);
     match front.client.request(request).await {
-        Ok(response) => {
-            // The engine answers after its commit, so whoever is told now finds the record.
-            if writes && response.status().is_success() {
-                written(&front.writes);
-            }
-            response.map(Body::new)
-        }
+        Ok(response) => response.map(Body::new),
         Err(fault) => {
             tracing::error!(error = &fault as &dyn std::error::Error, "the table's engine did not answer");
             StatusCode::SERVICE_UNAVAILABLE.into_response()

@@ -6,6 +6,7 @@
 //! The engine answers each request on the thread that received it, under one lock and with a flush to disk.
 //! So it has a runtime of its own: the rest of the stack never waits for its disk.
 
+mod direct;
 mod front;
 mod position;
 mod stream;
@@ -244,7 +245,7 @@ impl Parts {
         let (listener, endpoint) = listen(config.port).await?;
         let authority: Authority =
             engine_endpoint.trim_start_matches("http://").parse().map_err(DynamoDbError::Address)?;
-        let router = Front::new(authority, counts.clone(), writes.clone(), config.faults).router();
+        let router = Front::new(authority, database.clone(), counts.clone(), writes.clone(), config.faults).router();
         let router = config.usage.beside(Of::DynamoDb, router);
         let front = serve(listener, router, &front_stop);
         let upkeep =
