@@ -135,19 +135,26 @@ verify-model:
 mutants:
 	cargo run --release -p longhaul-model --bin mutants
 
-# Measurements in release, one JSON line each. Nothing else should run on the machine.
+# Measurements in release, one JSON line each, and the first table of docs/performance.md from them. Nothing else should run
+# on the machine.
 bench:
 	cargo build --release --workspace --bins
-	target/release/longhaul bench --json
+	mkdir -p target/bench
+	target/release/longhaul bench --json > target/bench/longhaul.jsonl.part
+	mv target/bench/longhaul.jsonl.part target/bench/longhaul.jsonl
+	python3 tests/bench/table.py --write
+	cat target/bench/longhaul.jsonl
 
-# The same job on Longhaul, Restate, DBOS, LangGraph and Celery, side by side; see tests/bench/README.md for what is installed.
+# The same job on Longhaul, Restate, DBOS, LangGraph and Celery, side by side: the second table of docs/performance.md. See
+# tests/bench/README.md for what is installed.
 PEERS := longhaul,longhaul-durable,restate,dbos-pg,langgraph-pg,celery-redis
 .PHONY: bench-peers scale
 bench-peers:
 	cargo build --release --workspace --bins
 	tests/bench/setup.sh
 	target/bench/venv/bin/python tests/bench/bench.py --peers $(PEERS)
-	target/bench/venv/bin/python tests/bench/table.py
+	python3 tests/bench/table.py --write
+	python3 tests/bench/table.py
 
 # A hundred thousand jobs against what AWS allows, in virtual time: the tables of docs/scale.md.
 scale:

@@ -220,10 +220,11 @@ class Longhaul(Peer):
         s.push = await h.ws_connect(f"ws://127.0.0.1:{PUSHPORT}/live?token={s.token}")
         async def read():
             async for m in s.push:
-                e = json.loads(m.data).get("event") or {}
-                if e.get("type") in ("longhaul.AgentJobCompleted", "longhaul.AgentJobFailed"):
-                    f = s.ends.setdefault(e["source"].rsplit("/", 1)[1], asyncio.get_running_loop().create_future())
-                    if not f.done(): f.set_result(e["type"])
+                d = json.loads(m.data)
+                for e in d.get("events") or [d.get("event") or {}]:
+                    if e.get("type") in ("longhaul.AgentJobCompleted", "longhaul.AgentJobFailed"):
+                        f = s.ends.setdefault(e["source"].rsplit("/", 1)[1], asyncio.get_running_loop().create_future())
+                        if not f.done(): f.set_result(e["type"])
         s.reader = asyncio.create_task(read())
     async def submit(s, h, j):
         if j["delay"] != s.delay:
@@ -236,7 +237,7 @@ class Longhaul(Peer):
     async def wait(s, h, j):
         if s.push is None or s.push.closed: await s.listen(h)
         f = s.ends.setdefault(j["id"], asyncio.get_running_loop().create_future())
-        await s.push.send_json({"action": "subscribe", "job": j["id"], "after": 0})
+        await s.push.send_json({"action": "subscribe", "job": j["id"], "after": 0, "together": True})
         assert await asyncio.wait_for(f, 240) == "longhaul.AgentJobCompleted"
 
 class LonghaulDurable(Longhaul):

@@ -317,6 +317,7 @@ async fn watchers_come_and_go() {
         tenant: tenant("acme"),
         after: Seq(after),
         token_expires_at: later(3_600),
+        together: false,
     };
     store.subscribe(&one, &here, Seq(0)).await.unwrap();
     store.subscribe(&one, &there, Seq(5)).await.unwrap();

@@ -2,8 +2,8 @@
 
 use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
 use longhaul::engine::admission::Limit;
-use longhaul::engine::{JobId, Timestamp};
-use longhaul_aws::connections::Connection;
+use longhaul::engine::{JobId, Seq, Timestamp};
+use longhaul_aws::connections::{Connection, Wish};
 use longhaul_aws::telemetry::chain;
 use longhaul_wire::socket::{ClientMessage, ServerMessage};
 use longhaul_wire::token::{TokenError, expires_at};
@@ -159,12 +159,14 @@ impl WebSocket {
     async fn message(&self, id: &str, text: &str, time: Time) -> Result<(), Refusal> {
         let message = ClientMessage::parse(text).map_err(|problem| Refusal::Problem(None, problem))?;
         let job = match &message {
-            ClientMessage::Subscribe { job, after: _ } | ClientMessage::Unsubscribe { job } => Some(*job),
+            ClientMessage::Subscribe { job, after: _, together: _ } | ClientMessage::Unsubscribe { job } => Some(*job),
             ClientMessage::Ping => None,
         };
         let connection = self.connection(id, job, time.now()).await?;
         let answer = match message {
-            ClientMessage::Subscribe { job, after } => self.subscribe(&connection, job, after, time).await?,
+            ClientMessage::Subscribe { job, after, together } => {
+                self.subscribe(&connection, job, Wish { after: Seq(after), together }, time).await?
+            }
             ClientMessage::Unsubscribe { job } => {
                 self.store.unsubscribe(id, job).await.map_err(|error| {
                     tracing::error!(tenant = %connection.tenant, %job, error = %chain(&error), "not unsubscribed");

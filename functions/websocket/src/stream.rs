@@ -54,7 +54,10 @@ pub(crate) struct News {
 
 /// What one connection is sent.
 struct Outbox {
-    texts: Vec<Arc<str>>,
+    /// The events as JSON, in order.
+    events: Vec<Arc<str>>,
+    /// Whether it takes several in one message, as it last said.
+    together: bool,
     /// Until when it may be sent anything.
     token_expires_at: Timestamp,
 }
@@ -151,8 +154,8 @@ impl WebSocket {
             self.forget_connection(connection).await;
             return;
         }
-        for text in &outbox.texts {
-            match self.deliver(connection, text).await {
+        for text in messages(&outbox.events, outbox.together) {
+            match self.deliver(connection, &text).await {
                 Delivered::Done => {}
                 // By the next event that it gets, or by asking, the watcher sees that it missed some.
                 Delivered::Closed | Delivered::GivenUp => return,
@@ -202,7 +205,7 @@ fn collect(news: &mut BTreeMap<JobRef, News>, streamed: StreamedBatch, number: O
     let StreamedBatch { job, batch } = streamed;
     let news = news.entry(job.clone()).or_insert_with(|| News { job, events: Vec::new(), first: number });
     for event in Event::of_batch(news.job.job, &batch) {
-        match serde_json::to_string(&ServerMessage::event(event.clone())) {
+        match serde_json::to_string(&event) {
             Ok(text) => news.events.push((event, text.into())),
             Err(error) => tracing::error!(event = event.id, %error, "an event cannot be written as JSON"),
         }
@@ -217,12 +220,65 @@ fn address(outboxes: &mut BTreeMap<String, Outbox>, news: &News, subscriber: &Su
         return;
     }
     let behind = news.events.iter().filter(|(event, _)| event.sequence > subscriber.after);
-    let mut texts = behind.map(|(_, text)| Arc::clone(text)).peekable();
-    if texts.peek().is_none() {
+    let mut events = behind.map(|(_, text)| Arc::clone(text)).peekable();
+    if events.peek().is_none() {
         return;
     }
-    let outbox = outboxes
-        .entry(subscriber.connection.clone())
-        .or_insert_with(|| Outbox { texts: Vec::new(), token_expires_at: subscriber.token_expires_at });
-    outbox.texts.extend(texts);
+    let outbox = outboxes.entry(subscriber.connection.clone()).or_insert_with(|| Outbox {
+        events: Vec::new(),
+        together: true,
+        token_expires_at: subscriber.token_expires_at,
+    });
+    outbox.together &= subscriber.together;
+    outbox.events.extend(events);
+}
+
+/// Events as messages: each its own, or as many together as a frame holds.
+fn messages(events: &[Arc<str>], together: bool) -> Vec<String> {
+    /// Bytes of the events of one message: what is left of a frame of 32 KB.
+    const TOGETHER_BYTES_MAX: usize = longhaul_wire::limits::EVENT_BYTES_MAX;
+    let mut messages = Vec::new();
+    let mut rest = events;
+    while let Some(first) = rest.first() {
+        let mut bytes = 0;
+        let fits = |event: &&Arc<str>| {
+            bytes += event.len() + 1;
+            bytes <= TOGETHER_BYTES_MAX
+        };
+        let count = if together { rest.iter().take_while(fits).count().max(1) } else { 1 };
+        let (now, later) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+        messages.push(match now {
+            [_, _, ..] => format!(r#"{{"type":"events","events":[{}]}}"#, now.join(",")),
+            _ => format!(r#"{{"type":"event","event":{first}}}"#),
+        });
+        rest = later;
+    }
+    messages
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_go_together_as_far_as_a_frame_holds_them() {
+        let (small, large) = (r#"{"a":1}"#.to_owned(), format!(r#"{{"a":"{}"}}"#, "x".repeat(20_000)));
+        // The events, and how many are in each message to who takes them together.
+        let rows: [(&[&str], &[usize]); 5] = [
+            (&[], &[]),
+            (&[&small], &[1]),
+            (&[&small, &small, &small], &[3]),
+            (&[&small, &large, &large, &small], &[2, 2]),
+            (&[&large, &large], &[1, 1]),
+        ];
+        for (events, wanted) in rows {
+            let events: Vec<Arc<str>> = events.iter().map(|event| Arc::from(*event)).collect();
+            let sent = messages(&events, true);
+            let count = |text: &String| text.matches(r#""a":"#).count();
+            assert_eq!(sent.iter().map(count).collect::<Vec<_>>(), wanted);
+            assert!(sent.iter().all(|text| text.len() < 32 * 1_024));
+            assert!(sent.iter().all(|text| serde_json::from_str::<serde_json::Value>(text).is_ok()));
+            assert_eq!(messages(&events, false).len(), events.len());
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul::engine::{Batch, JobId, Seq};
 use longhaul::store::{JobRef, Store, StoreError};
-use longhaul_aws::connections::Connection;
+use longhaul_aws::connections::{Connection, Wish};
 use longhaul_wire::socket::ServerMessage;
 use longhaul_wire::{Event, Problem};
 
@@ -29,7 +29,7 @@ impl WebSocket {
         &self,
         connection: &Connection,
         job: JobId,
-        after: u64,
+        wish: Wish,
         time: Time,
     ) -> Result<ServerMessage, Refusal> {
         let reference = JobRef { tenant: connection.tenant.clone(), job };
@@ -40,7 +40,8 @@ impl WebSocket {
         if self.store.job(&reference).await.map_err(failed)?.is_none() {
             return Err(Refusal::about(job, Problem::NoSuchJob { job: job.to_string() }));
         }
-        self.store.subscribe(connection, &reference, Seq(after)).await.map_err(failed)?;
+        let after = wish.after.0;
+        self.store.subscribe(connection, &reference, wish).await.map_err(failed)?;
         let batches = self.store.journal(job, Seq(after).plus(1)).await.map_err(failed)?;
         let limit = time.left().min(Duration::from_secs(CATCH_UP_SECONDS_MAX));
         match tokio::time::timeout(limit, self.catch_up(&connection.id, job, after, &batches)).await {

@@ -82,6 +82,15 @@ impl Audience for Broadcast {
         }
         self.told.notify_one();
     }
+
+    fn heard_out(&self, job: JobId, step: &StepKey) {
+        let mut gathered = self.gathered.borrow_mut();
+        let key = (job, step.clone());
+        // What begins here was not begun to be shown: the step was faster than a person looks. Otherwise its end is shown.
+        if gathered.get(&key).and_then(|pieces| pieces.first()).is_some_and(|first| first.delta.offset == 0) {
+            gathered.remove(&key);
+        }
+    }
 }
 
 impl Broadcast {

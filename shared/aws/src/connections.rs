@@ -19,6 +19,8 @@ use crate::tenants::{tenant_connection_item, tenant_connection_key};
 
 /// How long a connection can last (API Gateway's bound), and some minutes.
 const CONNECTION_KEPT_SECONDS: u64 = 2 * 3_600 + 600;
+/// There on a subscription that takes several events in one message.
+const TOGETHER: &str = "together";
 
 /// An open WebSocket connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +57,23 @@ pub struct Subscriber {
     pub after: Seq,
     /// When the token that opened its connection stops to count: nothing is sent later.
     pub token_expires_at: Timestamp,
+    /// Whether it takes several events in one message.
+    pub together: bool,
+}
+
+/// What a subscription asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wish {
+    /// Everything behind this.
+    pub after: Seq,
+    /// Several events may come in one message.
+    pub together: bool,
+}
+
+impl From<Seq> for Wish {
+    fn from(after: Seq) -> Self {
+        Self { after, together: false }
+    }
 }
 
 impl AwsStore {
@@ -88,13 +107,18 @@ impl AwsStore {
         answer.item.map(|item| read_connection(id, &item)).transpose()
     }
 
-    /// Subscribes a connection to a job from behind `after` on. Subscribing again only moves `after`.
+    /// Subscribes a connection to a job from behind `after` on. Subscribing again only changes the wish.
     ///
     /// # Errors
     /// Store errors.
-    pub async fn subscribe(&self, connection: &Connection, job: &JobRef, after: Seq) -> Result<(), StoreError> {
+    pub async fn subscribe(
+        &self,
+        connection: &Connection,
+        job: &JobRef,
+        wish: impl Into<Wish>,
+    ) -> Result<(), StoreError> {
         let mut writes = Vec::new();
-        for item in subscription_items(connection, job, after) {
+        for item in subscription_items(connection, job, wish.into()) {
             let put = PutRequest::builder()
                 .set_item(Some(item))
                 .build()
@@ -191,16 +215,19 @@ pub(crate) fn read_connection(id: &str, item: &Item) -> Result<Connection, Store
 
 /// The two items of a subscription, the connection's first: should the second write be lost, closing the connection
 /// still finds it.
-pub(crate) fn subscription_items(connection: &Connection, job: &JobRef, after: Seq) -> [Item; 2] {
+pub(crate) fn subscription_items(connection: &Connection, job: &JobRef, wish: Wish) -> [Item; 2] {
     let mut of_connection = key(connection_partition(&connection.id), subscription_sort(&job.job.to_string()));
     of_connection.insert(EXPIRY_ATTRIBUTE.to_owned(), number(connection.expires()));
     let mut of_job = key(job_partition(job.job), subscription_sort(&connection.id));
     of_job.extend([
         ("owner".to_owned(), text(job.tenant.as_str())),
-        ("after".to_owned(), number(after.0)),
+        ("after".to_owned(), number(wish.after.0)),
         ("token_expires_at".to_owned(), time(connection.token_expires_at)),
         (EXPIRY_ATTRIBUTE.to_owned(), number(connection.expires())),
     ]);
+    if wish.together {
+        of_job.insert(TOGETHER.to_owned(), number(1));
+    }
     [of_connection, of_job]
 }
 
@@ -222,5 +249,6 @@ pub(crate) fn read_subscriber(item: &Item) -> Result<Subscriber, StoreError> {
         tenant: reader.id("owner")?,
         after: Seq(reader.number("after")?),
         token_expires_at: reader.time("token_expires_at")?,
+        together: reader.has(TOGETHER),
     })
 }

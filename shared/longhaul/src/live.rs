@@ -12,7 +12,7 @@ use std::rc::Rc;
 use longhaul_engine::entry::StepId;
 use longhaul_engine::ids::Epoch;
 use longhaul_engine::job::Overrides;
-use longhaul_engine::{StepKey, limits};
+use longhaul_engine::{JobId, StepKey, limits};
 
 use crate::shared::Shared;
 use crate::step::EffectKey;
@@ -41,6 +41,9 @@ pub struct Delta {
 pub trait Audience {
     /// Takes a piece.
     fn hear(&self, delta: Delta);
+
+    /// A step says nothing more, and its outcome will have the whole: nobody needs to begin showing its pieces now.
+    fn heard_out(&self, job: JobId, step: &StepKey);
 }
 
 /// Who hears the steps of one job, under one claim.
@@ -108,7 +111,11 @@ pub(crate) struct OnStage(Rc<Shared>, StepKey);
 
 impl Drop for OnStage {
     fn drop(&mut self) {
-        self.0.stage.speakers.borrow_mut().remove(&self.1);
+        let stage = &self.0.stage;
+        let spoke = stage.speakers.borrow_mut().remove(&self.1).is_some_and(|speaker| speaker.offset > 0);
+        if let Some(voice) = stage.voice.as_ref().filter(|_| spoke) {
+            voice.audience.heard_out(voice.job.job, &self.1);
+        }
     }
 }
 

@@ -20,6 +20,9 @@ pub enum ClientMessage {
         job: JobId,
         /// The last position that I have seen; 0 for all.
         after: u64,
+        /// Events that are there at the same time, of this job and of others, may come in one message (`events`).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        together: bool,
     },
     /// Send me no more events of a job.
     Unsubscribe {
@@ -38,6 +41,7 @@ struct AnyMessage {
     action: String,
     job: Option<String>,
     after: Option<u64>,
+    together: Option<bool>,
 }
 
 impl ClientMessage {
@@ -50,13 +54,17 @@ impl ClientMessage {
         if text.len() > limits::SOCKET_MESSAGE_BYTES_MAX {
             return Err(Problem::BodyTooLarge { bytes_max: limits::SOCKET_MESSAGE_BYTES_MAX });
         }
-        let AnyMessage { action, job, after } = requests::parse(text.as_bytes())?;
+        let AnyMessage { action, job, after, together } = requests::parse(text.as_bytes())?;
         let job_of = |job: Option<String>| -> Result<JobId, Problem> {
             let text = job.ok_or_else(|| Problem::field("/job", "is needed: the id of a job"))?;
             text.parse().map_err(|_| Problem::NoSuchJob { job: text })
         };
         match action.as_str() {
-            "subscribe" => Ok(Self::Subscribe { job: job_of(job)?, after: after.unwrap_or(0) }),
+            "subscribe" => Ok(Self::Subscribe {
+                job: job_of(job)?,
+                after: after.unwrap_or(0),
+                together: together.unwrap_or(false),
+            }),
             "unsubscribe" => Ok(Self::Unsubscribe { job: job_of(job)? }),
             "ping" => Ok(Self::Ping),
             _ => Err(Problem::field("/action", "must be `subscribe`, `unsubscribe` or `ping`")),
@@ -72,6 +80,11 @@ pub enum ServerMessage {
     Event {
         /// What.
         event: Box<Event>,
+    },
+    /// Several things happened, of one job or of several: for who asked for them `together`.
+    Events {
+        /// What. The events of each job are in order.
+        events: Vec<Event>,
     },
     /// A piece of what a running step says, such as an answer that streams in. Shown while it lasts and stored nowhere:
     /// pieces may be lost, and the step's outcome has the whole. What came under a lower `epoch` or `attempt` of the

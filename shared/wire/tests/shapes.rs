@@ -298,7 +298,8 @@ fn a_journal_comes_in_pages_without_gap_or_double() {
 fn socket_messages() {
     let event = Event::of_entry(job_id(), Seq(3), at(1), &Entry::Completed { output: json!(1) });
     let messages = [
-        ServerMessage::event(event),
+        ServerMessage::event(event.clone()),
+        ServerMessage::Events { events: vec![event] },
         ServerMessage::delta(DeltaBody {
             job: job_id(),
             epoch: 2,
@@ -317,11 +318,15 @@ fn socket_messages() {
     for (text, wanted) in [
         (
             format!(r#"{{"action":"subscribe","job":"{}"}}"#, job_id()),
-            Ok(ClientMessage::Subscribe { job: job_id(), after: 0 }),
+            Ok(ClientMessage::Subscribe { job: job_id(), after: 0, together: false }),
         ),
         (
             format!(r#"{{"action":"subscribe","job":"{}","after":7}}"#, job_id()),
-            Ok(ClientMessage::Subscribe { job: job_id(), after: 7 }),
+            Ok(ClientMessage::Subscribe { job: job_id(), after: 7, together: false }),
+        ),
+        (
+            format!(r#"{{"action":"subscribe","job":"{}","together":true}}"#, job_id()),
+            Ok(ClientMessage::Subscribe { job: job_id(), after: 0, together: true }),
         ),
         (
             format!(r#"{{"action":"unsubscribe","job":"{}"}}"#, job_id()),

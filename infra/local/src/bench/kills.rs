@@ -25,8 +25,8 @@ pub(super) async fn kills(options: &BenchOptions) -> Result<Vec<Measure>, BenchE
     let prompt = recovery(options, &[], options.repeat).await?;
     let lifelike = recovery(options, &["--as-aws"], 1).await?;
     Ok(vec![
-        prompt.measure("worker_killed_to_next_step").at_most("median", 2.0),
-        lifelike.measure("worker_killed_to_next_step_as_aws").at_most("median", 30.0),
+        prompt.measure("worker_killed_to_next_step").at_most("median", 2.0, 0.7),
+        lifelike.measure("worker_killed_to_next_step_as_aws").at_most("median", 30.0, 10.0),
     ])
 }
 

@@ -20,9 +20,9 @@ pub struct Measure {
     /// The numbers, by what they are: `p50`, `median`, `runs`.
     #[serde(flatten)]
     pub numbers: Map<String, Value>,
-    /// The most, or the least, that the project allows itself, and whether it was kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bound: Option<Bound>,
+    /// The most that the project allows itself, and whether it was kept.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<Bound>,
 }
 
 /// A bound that the project set itself.
@@ -34,6 +34,10 @@ pub struct Bound {
     pub most: f64,
     /// Whether it was kept.
     pub met: bool,
+    /// What is aimed at, where that is less.
+    pub aim: f64,
+    /// Whether that was reached.
+    pub reached: bool,
 }
 
 impl Measure {
@@ -56,7 +60,7 @@ impl Measure {
     }
 
     pub(super) fn new(metric: &'static str, unit: &'static str) -> Self {
-        Self { metric, of: None, unit, numbers: Map::new(), bound: None }
+        Self { metric, of: None, unit, numbers: Map::new(), bounds: Vec::new() }
     }
 
     pub(super) fn of(mut self, what: impl Into<String>) -> Self {
@@ -74,9 +78,11 @@ impl Measure {
         self
     }
 
-    pub(super) fn at_most(mut self, of: &'static str, most: f64) -> Self {
-        let met = self.numbers.get(of).and_then(Value::as_f64).is_some_and(|number| number <= most);
-        self.bound = Some(Bound { of, most, met });
+    /// Bounds one of its numbers: by the most that is allowed, and by what is aimed at.
+    pub(super) fn at_most(mut self, of: &'static str, most: f64, aim: f64) -> Self {
+        let within = |bound| self.numbers.get(of).and_then(Value::as_f64).is_some_and(|number| number <= bound);
+        let bound = Bound { of, most, met: within(most), aim, reached: within(aim) };
+        self.bounds.push(bound);
         self
     }
 }
@@ -125,10 +131,13 @@ mod tests {
 
     #[test]
     fn a_bound_says_whether_it_was_kept() {
-        let slow = Measure::new("x", "ms").with("p50", 2.5_f64).at_most("p50", 2.0);
+        let slow = Measure::new("x", "ms").with("p50", 2.5_f64).at_most("p50", 3.0, 2.0);
         assert_eq!(
             serde_json::to_value(slow).ok(),
-            Some(json!({"metric": "x", "unit": "ms", "p50": 2.5, "bound": {"of": "p50", "most": 2.0, "met": false}}))
+            Some(json!({
+                "metric": "x", "unit": "ms", "p50": 2.5,
+                "bounds": [{"of": "p50", "most": 3.0, "met": true, "aim": 2.0, "reached": false}],
+            }))
         );
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::stream::SplitSink;
 use futures::{SinkExt, StreamExt};
 use longhaul_engine::JobId;
-use longhaul_wire::events::EventType;
+use longhaul_wire::events::{Event, EventType};
 use longhaul_wire::socket::{ClientMessage, ServerMessage};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex as AsyncMutex, oneshot};
@@ -67,7 +67,8 @@ impl Watcher {
     pub(super) async fn completed(&self, job: JobId) -> Result<(), BenchError> {
         let (say, ended) = oneshot::channel();
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).waiting.insert(job, say);
-        let subscribe = serde_json::to_string(&ClientMessage::Subscribe { job, after: 0 }).unwrap_or_default();
+        let subscribe =
+            serde_json::to_string(&ClientMessage::Subscribe { job, after: 0, together: true }).unwrap_or_default();
         self.sink.lock().await.send(Message::text(subscribe)).await?;
         let ended = timeout(PATIENCE, ended).await.map_err(BenchError::late("a job's end"))?;
         match ended.map_err(|_| BenchError::NotWatched)? {
@@ -84,7 +85,14 @@ impl Watcher {
 
 impl Seen {
     fn take(&mut self, text: &str) {
-        let Ok(ServerMessage::Event { event }) = serde_json::from_str::<ServerMessage>(text) else { return };
+        match serde_json::from_str::<ServerMessage>(text) {
+            Ok(ServerMessage::Event { event }) => self.see(&event),
+            Ok(ServerMessage::Events { events }) => events.iter().for_each(|event| self.see(event)),
+            _ => {}
+        }
+    }
+
+    fn see(&mut self, event: &Event) {
         if let Ok(written_at) = event.time.parse::<jiff::Timestamp>() {
             let lag = jiff::Timestamp::now().duration_since(written_at);
             self.lags.push(Duration::try_from(lag).unwrap_or_default());

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::output::{print, say};
 use super::{CliError, Output};
-use crate::bench::measure::Measure;
+use crate::bench::measure::{Bound, Measure};
 use crate::bench::{BenchOptions, Part, run};
 
 /// What `longhaul bench` is told.
@@ -53,8 +53,16 @@ fn row(measure: &Measure) -> String {
         .as_ref()
         .map_or_else(|| measure.metric.replace('_', " "), |of| format!("{} ({of})", measure.metric.replace('_', " ")));
     let numbers: Vec<String> = measure.numbers.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    let bound = measure.bound.as_ref().map_or_else(String::new, |bound| {
-        format!("  [{} at most {}: {}]", bound.of, bound.most, if bound.met { "met" } else { "MISSED" })
-    });
-    format!("{name:<44} {:<6} {}{bound}", measure.unit, numbers.join(", "))
+    let bounds: String = measure.bounds.iter().map(told).collect();
+    format!("{name:<44} {:<6} {}{bounds}", measure.unit, numbers.join(", "))
+}
+
+fn told(bound: &Bound) -> String {
+    let Bound { of, most, met, aim, reached } = bound;
+    let kept = match (met, reached) {
+        (false, _) => "MISSED",
+        (true, false) => "met",
+        (true, true) => "reached",
+    };
+    format!("  [{of} at most {most}, aim {aim}: {kept}]")
 }

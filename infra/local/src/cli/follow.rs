@@ -88,6 +88,10 @@ impl Follow {
             Ok(ServerMessage::Event { event }) if event.sequence.0 > self.last => {
                 self.early.insert(event.sequence.0, *event);
             }
+            Ok(ServerMessage::Events { events }) => {
+                let news = events.into_iter().filter(|event| event.sequence.0 > self.last);
+                self.early.extend(news.map(|event| (event.sequence.0, event)));
+            }
             Ok(ServerMessage::Delta { delta }) if delta.job == self.job => return Some(delta),
             Ok(ServerMessage::Problem { problem, .. }) => {
                 tracing::debug!(problem = problem.title, "the live connection reports a problem");
@@ -136,7 +140,7 @@ impl Follow {
     }
 
     async fn subscribe(&mut self) {
-        let message = ClientMessage::Subscribe { job: self.job, after: self.last };
+        let message = ClientMessage::Subscribe { job: self.job, after: self.last, together: false };
         let (Ok(text), Some(socket)) = (serde_json::to_string(&message), &mut self.socket) else { return };
         if socket.send(Message::text(text)).await.is_err() {
             self.socket = None;

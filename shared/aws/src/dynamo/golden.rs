@@ -31,7 +31,7 @@ use super::batch_item::{self, StoredEntries};
 use super::job_item::{self, StoredInput};
 use super::{definitions, erasures, sessions, table_definition, tenants, threads};
 use crate::connections::{
-    Connection, Subscriber, connection_item, read_connection, read_subscriber, subscription_items,
+    Connection, Subscriber, Wish, connection_item, read_connection, read_subscriber, subscription_items,
 };
 use crate::sqs::{DeadLetter, Incoming, continuation_body, dead_letter_body};
 
@@ -371,16 +371,21 @@ fn a_connection_and_its_subscription() {
     holds("connection", &shape(&connection_item(&connection)));
     assert_eq!(read_connection(&connection.id, &item("connection")).unwrap(), connection);
 
-    let [of_connection, of_job] = subscription_items(&connection, &reference(), Seq(4));
+    let [of_connection, of_job] = subscription_items(&connection, &reference(), Seq(4).into());
     holds("subscription-of-connection", &shape(&of_connection));
     holds("subscription-of-job", &shape(&of_job));
     let subscriber = Subscriber {
-        connection: connection.id,
+        connection: connection.id.clone(),
         tenant: "acme".parse().unwrap(),
         after: Seq(4),
         token_expires_at: LATER,
+        together: false,
     };
     assert_eq!(read_subscriber(&item("subscription-of-job")).unwrap(), subscriber);
+    let [_, of_job] = subscription_items(&connection, &reference(), Wish { after: Seq(4), together: true });
+    holds("subscription-of-job-together", &shape(&of_job));
+    let together = Subscriber { together: true, ..subscriber };
+    assert_eq!(read_subscriber(&item("subscription-of-job-together")).unwrap(), together);
 }
 
 #[test]

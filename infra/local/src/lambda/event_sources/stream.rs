@@ -112,6 +112,13 @@ impl StreamMapping {
         }
     }
 
+    /// The same with batches that are gathered for so long.
+    #[must_use]
+    pub const fn gathered_for(mut self, window: Duration) -> Self {
+        self.window = window;
+        self
+    }
+
     /// Starts reading.
     ///
     /// # Errors
@@ -150,13 +157,10 @@ impl StreamMapping {
     }
 
     async fn gather(&mut self) -> Result<Vec<Value>, DynamoDbError> {
-        let batch = self.reader.next_batch(self.batch_size, LOOK).await?;
-        if batch.is_empty() || batch.len() >= self.batch_size || self.window.is_zero() {
-            return Ok(batch);
+        match self.window.is_zero() {
+            true => self.reader.next_batch(self.batch_size, LOOK).await,
+            false => self.reader.gathered_batch(self.batch_size, self.window).await,
         }
-        tokio::time::sleep(self.window).await;
-        // Nothing was committed, so this is the same batch and what has come since.
-        self.reader.next_batch(self.batch_size, Duration::ZERO).await
     }
 
     /// Deals with one batch. The place in the stream moves on with every portion that is done or given up.

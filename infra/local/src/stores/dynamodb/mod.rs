@@ -187,6 +187,8 @@ impl DynamoDbHandle {
             position: self.parts.positions.of(name)?,
             positions: self.parts.positions.clone(),
             writes: self.parts.writes.subscribe(),
+            // What was written before this start.
+            more: true,
         })
     }
 

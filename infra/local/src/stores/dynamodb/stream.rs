@@ -40,6 +40,8 @@ pub struct StreamReader {
     pub(super) positions: Positions,
     pub(super) writes: watch::Receiver<u64>,
     pub(super) position: u64,
+    /// Whether there may be more behind the last batch.
+    pub(super) more: bool,
 }
 
 impl std::fmt::Debug for StreamReader {
@@ -79,6 +81,25 @@ impl StreamReader {
                 Ok(Err(_)) => return Err(DynamoDbError::Stopped),
             }
         }
+    }
+
+    /// Up to `max` records as [`StreamReader::next_batch`] gives them, gathered for `window` from the first one on, unless
+    /// there are more than `max` anyway.
+    ///
+    /// # Errors
+    /// When the engine fails or has stopped.
+    pub async fn gathered_batch(&mut self, max: usize, window: Duration) -> Result<Vec<Value>, DynamoDbError> {
+        if !self.more {
+            match tokio::time::timeout(LOOK_AGAIN, self.writes.changed()).await {
+                Ok(Ok(())) => tokio::time::sleep(window).await,
+                // Nobody said anything: a look under the net.
+                Err(_) => {}
+                Ok(Err(_)) => return Err(DynamoDbError::Stopped),
+            }
+        }
+        let batch = self.next_batch(max, Duration::ZERO).await?;
+        self.more = batch.len() >= max;
+        Ok(batch)
     }
 
     /// Remembers that the record with this `SequenceNumber`, and all before it, are dealt with.
