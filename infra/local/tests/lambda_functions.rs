@@ -155,7 +155,7 @@ async fn all_invocations_of_a_process_die_with_it_and_are_named() {
 }
 
 #[tokio::test]
-async fn what_a_standing_process_leaves_lying_goes_to_another() {
+async fn a_process_that_was_stopped_gets_no_work() {
     let platform = Platform::start().await;
     let function = shared(&platform).await;
     invoke(&function, &json!({})).await.unwrap();

@@ -97,6 +97,7 @@ fn environment(function: &str, runtime: &str) -> Vec<(&'static str, String)> {
         ("LONGHAUL_TABLE", "longhaul".to_owned()),
         ("LONGHAUL_QUEUE_URL", format!("{nowhere}/q")),
         ("LONGHAUL_DEAD_LETTER_QUEUE_URL", format!("{nowhere}/d")),
+        ("LONGHAUL_WEBHOOK_QUEUE_URL", format!("{nowhere}/w")),
         ("LONGHAUL_BUCKET", "longhaul".to_owned()),
         ("LONGHAUL_PUSH_ENDPOINT", nowhere.to_owned()),
         ("LONGHAUL_JWKS_URL", format!("{nowhere}/keys")),

@@ -20,10 +20,6 @@ use crate::lambda::runtime_api::{Answer, FunctionFault, PAYLOAD_MAX_BYTES, Readi
 /// two invocations; more than a few of them in a row mean that something kills them all.
 const HANDOVERS_MAX: usize = 3;
 
-/// How long a process that works on several invocations may leave one lying. It asks for the next one at once unless it
-/// stands still, and another process is better then.
-const FETCHED_WITHIN: Duration = Duration::from_secs(1);
-
 /// Why an invocation has no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum InvokeError {
@@ -193,7 +189,7 @@ struct Invocation {
 /// What came of one try to hand the event to a process.
 enum Try {
     Ended(Result<Bytes, InvokeError>),
-    /// The process died without having fetched the event, or left it lying.
+    /// The process died without having fetched the event.
     Unfetched(InvokeError),
 }
 
@@ -277,8 +273,6 @@ impl Invocation {
             let death = instance.gone().await;
             return Try::Unfetched(self.death_as_error(&death));
         }
-        let left_lying = self.left_lying(instance);
-        tokio::pin!(left_lying);
         self.state.log.line(format!("START RequestId: {} Version: $LATEST", self.request_id)).await;
         let outcome = tokio::select! {
             biased;
@@ -297,11 +291,6 @@ impl Invocation {
                 true => Try::Unfetched(self.death_as_error(&death)),
                 false => Try::Ended(Err(self.death_as_error(&death))),
             },
-            () = &mut left_lying => {
-                self.state.pool.give_back_stuck(instance);
-                tracing::warn!(function = self.state.config.name, pid = instance.pid(), "a process leaves its work lying");
-                return Try::Unfetched(InvokeError::TimedOut { after: FETCHED_WITHIN });
-            }
             () = &mut deadline => {
                 instance.end(Ending::TimedOut);
                 let death = instance.gone().await;
@@ -310,18 +299,6 @@ impl Invocation {
         };
         self.report(started.elapsed(), &outcome).await;
         outcome
-    }
-
-    /// Resolves when the process has not fetched the event for too long and it was taken back; never for a process that
-    /// works on one invocation at a time, which has nothing better to do.
-    async fn left_lying(&self, instance: &Instance) {
-        if self.state.config.per_process > 1 {
-            tokio::time::sleep(FETCHED_WITHIN).await;
-            if instance.slot().withdraw(&self.request_id) {
-                return;
-            }
-        }
-        std::future::pending().await
     }
 
     /// Hands over the pieces of an answer, and waits until the process has written it: it works on nothing else so long.

@@ -46,8 +46,6 @@ struct Member {
     load: usize,
     /// Whether it is not to be given more beside what it has.
     alone: bool,
-    /// Whether it left work lying that it was given.
-    stuck: bool,
     /// When it last got or gave back an invocation.
     since: Instant,
 }
@@ -117,33 +115,15 @@ impl Pool {
 
     /// Counts in a process that was just started.
     pub(super) fn add(&self, instance: &Arc<Instance>) {
-        let member = Member {
-            instance: Arc::clone(instance),
-            up: false,
-            load: 0,
-            alone: false,
-            stuck: false,
-            since: Instant::now(),
-        };
+        let member = Member { instance: Arc::clone(instance), up: false, load: 0, alone: false, since: Instant::now() };
         self.members().living.insert(instance.number(), member);
     }
 
     /// Gives back a process after its invocation.
     pub(super) fn give_back(&self, instance: &Arc<Instance>) {
-        self.leave(instance, false);
-    }
-
-    /// Gives back a process that has not fetched what it was given, which was taken from it again. It gets nothing more
-    /// before it has finished something.
-    pub(super) fn give_back_stuck(&self, instance: &Arc<Instance>) {
-        self.leave(instance, true);
-    }
-
-    fn leave(&self, instance: &Arc<Instance>, stuck: bool) {
         if let Some(member) = self.members().living.get_mut(&instance.number()) {
             member.load = member.load.saturating_sub(1);
             member.alone = false;
-            member.stuck = stuck;
             member.since = Instant::now();
         }
         self.changed.notify_waiters();
@@ -175,45 +155,31 @@ impl Pool {
 
 impl Members {
     fn place(&mut self, alone: bool, per_process: usize, processes_max: usize) -> Place {
-        let processes = self.living.values().filter(|member| member.up && !member.stuck).count() + self.starting;
-        // What was left lying or is to be alone may have processes beyond the usual number, but not without end.
-        let most = self.living.values().filter(|member| member.up).count() + self.starting;
+        let processes = self.living.values().filter(|member| member.up).count() + self.starting;
         let may_start = per_process == 1 || processes < processes_max;
-        let may_start_beyond = most < processes_max.saturating_mul(2);
+        // What is to be alone, or finds nobody who moves, may have processes beyond the usual number, but not without end.
+        let may_start_beyond = per_process == 1 || processes < processes_max.saturating_mul(2);
         let open = |member: &&mut Member| member.up && !member.alone && member.load < per_process;
-        // The least busy, and of equals the one that worked last, so that the others can go.
-        let candidate = self
-            .living
-            .values_mut()
-            .filter(open)
-            .min_by_key(|member| (member.stuck, member.load, std::cmp::Reverse(member.since)));
-        match candidate {
-            Some(member) if member.load == 0 && !member.stuck => Place::Warm(member.take(alone)),
-            candidate if alone && (may_start || may_start_beyond) => {
-                let _busy = candidate;
-                self.starting += 1;
-                Place::Start
-            }
-            Some(member) if !member.stuck => {
-                let full_enough = member.load >= per_process / FULL_ENOUGH;
-                if full_enough && may_start && self.starting == 0 {
-                    self.starting += 1;
-                    return Place::Start;
-                }
-                Place::Warm(member.take(false))
-            }
-            Some(member) => match self.starting {
-                0 if may_start && may_start_beyond => {
-                    self.starting += 1;
-                    Place::Start
-                }
-                0 => Place::Warm(member.take(false)),
-                1.. => Place::Wait,
-            },
+        let mut open: Vec<&mut Member> = self.living.values_mut().filter(open).collect();
+        // The least busy first, and of equals the one that worked last, so that the others can go.
+        open.sort_by_key(|member| (member.load, std::cmp::Reverse(member.since)));
+        // A process that was stopped would take work in and let it lie.
+        let candidate = open.into_iter().find(|member| per_process == 1 || !member.instance.stands_still());
+        let start = match &candidate {
+            Some(member) if member.load == 0 => false,
+            Some(_) if alone => may_start_beyond,
+            Some(member) => member.load >= per_process / FULL_ENOUGH && may_start && self.starting == 0,
             // One that is about to come up will have room for those who wait now.
-            None if may_start && (self.starting == 0 || per_process == 1) => {
+            None => may_start_beyond && (self.starting == 0 || per_process == 1),
+        };
+        match candidate {
+            _ if start => {
                 self.starting += 1;
                 Place::Start
+            }
+            Some(member) => {
+                let whole = alone && member.load == 0;
+                Place::Warm(member.take(whole))
             }
             None => Place::Wait,
         }

@@ -102,6 +102,12 @@ impl Instance {
         self.pid
     }
 
+    /// Whether the system has stopped it, as a debugger or a person does. Where the system does not say it: no.
+    pub(super) fn stands_still(&self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with(['T', 't']))
+    }
+
     pub(super) fn info(&self) -> InstanceInfo {
         InstanceInfo {
             pid: self.pid,

@@ -173,18 +173,6 @@ impl Slot {
         }
     }
 
-    /// Takes back what the process has not fetched; false when it has, or there is no such invocation.
-    pub(crate) fn withdraw(&self, id: &str) -> bool {
-        match &mut *self.stage() {
-            Stage::Up(up) => {
-                let before = up.offered.len();
-                up.offered.retain(|work| work.request_id != id);
-                up.offered.len() < before
-            }
-            Stage::Starting | Stage::Closed => false,
-        }
-    }
-
     /// Closes the slot and tells what it was doing. Answer channels of unanswered invocations are dropped.
     pub(crate) fn close(&self) -> Closed {
         let before = std::mem::replace(&mut *self.stage(), Stage::Closed);
