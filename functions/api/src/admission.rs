@@ -59,9 +59,9 @@ impl Admission {
         let admitted = |count| Admitted { admission: self, tenant: tenant.clone(), limits, count };
         match verdict {
             Verdict::Admit { write } => {
-                let known =
-                    || self.books().get(tenant).map_or((1, true), |known| (known.unwritten, known.was_idle(now)));
-                Ok(admitted(write.then(known)))
+                let mut books = self.books();
+                let known = books.get_mut(tenant).filter(|_| write);
+                Ok(admitted(known.map(|known| (known.take_unwritten(), known.was_idle(now)))))
             }
             // The store does not say; it is not the limits that should make a submission fail then.
             Verdict::Ask => Ok(admitted(None)),
@@ -85,10 +85,11 @@ impl Admission {
 impl Admitted<'_> {
     /// Writes down what was admitted, if it is time to. To be run beside the submission: it does not matter to it, and
     /// what is not written now is written with the next.
-    pub(crate) async fn write(self, store: &AwsStore, now: Timestamp) {
+    pub(crate) async fn write(mut self, store: &AwsStore, now: Timestamp) {
         let Some((count, was_idle)) = self.count else { return };
         match store.charge(&self.tenant, count, &self.limits, was_idle, now).await {
             Ok(used) => {
+                self.count = None;
                 if let Some(known) = self.admission.books().get_mut(&self.tenant) {
                     known.written(count, used, now);
                 }
@@ -97,6 +98,16 @@ impl Admitted<'_> {
                 let tenant = &self.tenant;
                 tracing::warn!(%tenant, count, error = %chain(&error), "a tenant's use was not written down");
             }
+        }
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        if let Some((count, _)) = self.count
+            && let Some(known) = self.admission.books().get_mut(&self.tenant)
+        {
+            known.not_written(count);
         }
     }
 }

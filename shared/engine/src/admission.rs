@@ -96,6 +96,8 @@ pub struct Known {
     pub told: Option<(Use, Timestamp)>,
     /// What was admitted here and is not written down yet.
     pub unwritten: u32,
+    /// What is being written down: another submission of the same process must not write it once more.
+    pub writing: u32,
 }
 
 /// What is said to a submission.
@@ -135,20 +137,35 @@ impl Known {
         self.told.is_none_or(|(told, _)| told.rate_at_micros <= now.as_millis().saturating_mul(1_000))
     }
 
+    /// Takes what is to be written down; its writer says what became of it, by [`Known::written`] or [`Known::not_written`].
+    pub const fn take_unwritten(&mut self) -> u32 {
+        let count = self.unwritten;
+        self.writing = self.writing.saturating_add(count);
+        self.unwritten = 0;
+        count
+    }
+
     /// The store has answered to what was written.
     pub const fn written(&mut self, count: u32, told: Use, now: Timestamp) {
-        self.unwritten = self.unwritten.saturating_sub(count);
+        self.writing = self.writing.saturating_sub(count);
         self.told = Some((told, now));
+    }
+
+    /// What was taken to be written down was not: it is written with the next.
+    pub const fn not_written(&mut self, count: u32) {
+        self.writing = self.writing.saturating_sub(count);
+        self.unwritten = self.unwritten.saturating_add(count);
     }
 
     fn decide(&self, limits: &TenantLimits, now: Timestamp) -> Verdict {
         // Whoever knows nothing lets one in, and learns by writing it down with the second: a process that was just
         // started has enough to do.
-        let Some((told, at)) = self.told else { return Verdict::Admit { write: self.unwritten > 0 } };
+        let Some((told, at)) = self.told else {
+            return Verdict::Admit { write: self.unwritten > 0 && self.writing == 0 };
+        };
         let now_micros = now.as_millis().saturating_mul(1_000);
-        let unwritten = u64::from(self.unwritten);
-        let used =
-            told.rate_at_micros.max(now_micros).saturating_add(unwritten.saturating_mul(limits.interval_micros()));
+        let untold = u64::from(self.unwritten.saturating_add(self.writing));
+        let used = told.rate_at_micros.max(now_micros).saturating_add(untold.saturating_mul(limits.interval_micros()));
         let ahead = used.saturating_sub(now_micros);
         let room = limits.burst_micros().saturating_sub(ahead);
         if room < limits.interval_micros() {
@@ -156,7 +173,7 @@ impl Known {
             let value = u64::from(limits.submissions_per_second);
             return refuse(Limit::SubmissionsPerSecond, value, Duration::from_micros(wait));
         }
-        let open = told.open.saturating_add(unwritten);
+        let open = told.open.saturating_add(untold);
         let age = now.since(at);
         if open >= limits.jobs_open {
             if age >= Duration::from_millis(limits::TENANT_USE_FRESH_MS) {
@@ -172,7 +189,7 @@ impl Known {
         let left = (limits.jobs_open.saturating_sub(open)).min(room / limits.interval_micros());
         let block = (left / 8).clamp(1, limits::TENANT_BLOCK_MAX);
         let old = age >= Duration::from_millis(limits::TENANT_USE_KNOWN_MS);
-        Verdict::Admit { write: old || unwritten.saturating_add(1) >= block }
+        Verdict::Admit { write: old || u64::from(self.unwritten).saturating_add(1) >= block }
     }
 }
 
@@ -213,7 +230,7 @@ mod tests {
             let Some(known) = self.processes.get_mut(process) else { panic!("no process {process}") };
             let verdict = known.admit(limits, now);
             if let Verdict::Admit { write: true } = verdict {
-                let count = known.unwritten;
+                let count = known.take_unwritten();
                 let start = self.book.rate_at_micros.max(now.as_millis() * 1_000);
                 self.book.rate_at_micros = start + u64::from(count) * limits.interval_micros();
                 self.book.open += u64::from(count);
@@ -222,6 +239,24 @@ mod tests {
             }
             verdict
         }
+    }
+
+    #[test]
+    fn what_is_being_written_is_written_once() {
+        let mut known = Known::default();
+        let admit = |known: &mut Known| matches!(known.admit(&LIMITS, at(0)), Verdict::Admit { write: true });
+        // The first is let in unwritten; the second writes both; while it does, others are let in and write nothing.
+        assert!(!admit(&mut known));
+        assert!(admit(&mut known));
+        assert_eq!(known.take_unwritten(), 2);
+        assert!(!admit(&mut known) && !admit(&mut known));
+        assert_eq!((known.unwritten, known.writing), (2, 2));
+        known.not_written(2);
+        assert_eq!((known.unwritten, known.writing), (4, 0));
+        assert!(admit(&mut known));
+        assert_eq!(known.take_unwritten(), 5);
+        known.written(5, Use::default(), at(0));
+        assert_eq!((known.unwritten, known.writing), (0, 0));
     }
 
     /// Whatever the number of processes, over a minute of far too many submissions the rate is kept but for a block each.

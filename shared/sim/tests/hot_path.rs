@@ -26,7 +26,7 @@ fn checkpoint(at: u64) -> Batch {
     let name = format!("step {at}");
     let id = StepId { key: StepKey::at("", at), name, kind: StepKind::Effect, branch: None };
     let output = json!({"text": "x".repeat(RESULT_BYTES), "usage": {"input_tokens": 120, "output_tokens": 200}});
-    let entry = Entry::StepCompleted { id, attempt: 1, started_at: DAWN, output, usage: Usage::default() };
+    let entry = Entry::StepCompleted { id, attempt: 1, started_at: DAWN, output, usage: Usage::default(), look: false };
     Batch::new(
         Seq(at),
         Nonce::from_uuid(Uuid::from_u128(u128::from(at))),

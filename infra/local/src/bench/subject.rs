@@ -23,6 +23,8 @@ const READY_PATIENCE: Duration = Duration::from_secs(60);
 const READY_LOOK: Duration = Duration::from_millis(10);
 /// Milliseconds of one tick in `/proc`: the kernel tells processor time in units of `USER_HZ`, 100 on x86-64 and arm64.
 const TICK_MS: u64 = 10;
+/// One tenant does here what a tenant may not do over time.
+const LIMITS: &str = r#"{"submissions_per_second": 100000, "submissions_burst": 1000000, "jobs_open": 1000000}"#;
 /// The token's lifetime: longer than any bench.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(24 * 3_600);
 
@@ -68,6 +70,7 @@ impl Subject {
             .args(["up", "--port", "0", "--websocket-port", "0"])
             .env("LONGHAUL_MODEL_URL", &model.url)
             .env("LONGHAUL_MODEL", "bench")
+            .env("LONGHAUL_TENANT_LIMITS", LIMITS)
             .stdin(Stdio::null())
             .stdout(output.try_clone().map_err(BenchError::io("the stack's log cannot be written"))?)
             .stderr(output)
