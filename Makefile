@@ -152,7 +152,7 @@ PEERS := longhaul,longhaul-durable,restate,dbos-pg,langgraph-pg,celery-redis
 bench-peers:
 	cargo build --release --workspace --bins
 	tests/bench/setup.sh
-	target/bench/venv/bin/python tests/bench/bench.py --peers $(PEERS)
+	target/bench/venv/bin/python tests/bench/bench.py --peers $(PEERS) --reps 2
 	python3 tests/bench/table.py --write
 	python3 tests/bench/table.py
 
