@@ -6,6 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use longhaul::engine::erasure::{Erased, Stage};
+use longhaul::engine::thread::{OnBusy, Thread};
 use longhaul::engine::{Batch, Delivery, Entry, Erasure, ErasureId, JobState, Seq, TenantId};
 use longhaul::outside::{self, fresh_nonce};
 use longhaul::store::{JobRef, Store, StoreError};
@@ -182,6 +183,24 @@ async fn of_a_tenant_nothing_is_left_but_the_record() {
     assert!(jobs == 4 && items > 20 && objects >= 1 && letters == 1, "{:?}", record.erased);
     assert_eq!(ground.store.erasures(&tenant("leaver")).await.unwrap(), [record]);
     assert_eq!(ground.store.due_erasures(now()).await.unwrap(), []);
+}
+
+/// Jobs of a thread: the one whose turn it is, and one that waits for it in the line.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_goes_with_its_jobs() {
+    let ground = Ground::lay().await;
+    for _ in 0..2 {
+        let mut asked = order("leaver", "waits", json!({}));
+        asked.thread = Some(Thread { id: "talk".parse().unwrap(), on_busy: OnBusy::Enqueue });
+        ground.submit(asked).await;
+        work(&ground).await;
+    }
+    assert!(of(&ground.items().await, "leaver").iter().any(|item| item["SK"]["S"] == "THREAD#talk"));
+    let erasure = begin(&ground, "leaver").await;
+    finish(&ground, &restless(&ground).await, std::slice::from_ref(&erasure)).await;
+    assert_eq!(of(&ground.items().await, "leaver"), Vec::<&Value>::new());
+    let record = ground.store.erasure(&tenant("leaver"), erasure.id).await.unwrap().unwrap();
+    assert_eq!(record.erased.jobs, 2);
 }
 
 /// Those who had read a job before it went: what they write is refused, or goes with the second look.
