@@ -218,16 +218,17 @@ def least_rights(resources: Resources) -> Iterator[str]:
         yield f"{role} is not in rights.json"
 
 
-# Parameters that bring rights along, by the variable of the worker that says whether they are given. What no variable
+# Parameters that bring rights along, by the variable of a function that says whether they are given. What no variable
 # tells apart is given together with what one does.
 GIVEN = {"ModelKeySecretArn": "LONGHAUL_MODEL_KEY_SECRET", "ProviderKeySecretArns": "LONGHAUL_PROVIDERS",
          "BedrockModelArns": "LONGHAUL_PROVIDERS", "SecretsPrefix": "LONGHAUL_SECRETS_PREFIX",
-         "ToolFunctionArns": "LONGHAUL_TOOL_FUNCTIONS"}
+         "ToolFunctionArns": "LONGHAUL_TOOL_FUNCTIONS", "WebhookSecretsArn": "LONGHAUL_WEBHOOK_SECRETS_ARN"}
 
 
 def _given(resources: Resources) -> set[str]:
     """The parameters of `GIVEN` that are not empty."""
-    variables = resources["WorkerFunction"]["Properties"]["Environment"]["Variables"]
+    variables = {name: value for function in ("WebSocketFunction", "WorkerFunction")
+                 for name, value in resources[function]["Properties"]["Environment"]["Variables"].items()}
     given = {parameter for parameter, variable in GIVEN.items() if variables.get(variable)}
     return given | {"EventStreamsMax"} if "StreamsFunction" in resources else given
 
@@ -403,7 +404,7 @@ NEEDED = {
     "StreamsFunction": {"LONGHAUL_RESPONSE_STREAM", "LONGHAUL_JWKS_URL", "LONGHAUL_JWT_ISSUER", "LONGHAUL_JWT_AUDIENCE"},
     "WorkerFunction": {"LONGHAUL_MODEL_URL", "LONGHAUL_MODEL", "LONGHAUL_DOCUMENTS", "LONGHAUL_PUSH_ENDPOINT"},
     "WebSocketFunction": {"LONGHAUL_JWKS_URL", "LONGHAUL_JWT_ISSUER", "LONGHAUL_JWT_AUDIENCE", "LONGHAUL_PUSH_ENDPOINT",
-                          "LONGHAUL_WEBHOOK_QUEUE_URL", "LONGHAUL_WEBHOOK_SECRETS", "LONGHAUL_TENANT_LIMITS"},
+                          "LONGHAUL_WEBHOOK_QUEUE_URL", "LONGHAUL_WEBHOOK_SECRETS_ARN", "LONGHAUL_TENANT_LIMITS"},
     "SweeperFunction": set(),
 }
 NEEDED_BY_ALL = {"LONGHAUL_TABLE", "LONGHAUL_QUEUE_URL", "LONGHAUL_DEAD_LETTER_QUEUE_URL", "LONGHAUL_BUCKET"}
@@ -425,8 +426,8 @@ def environment(resources: Resources) -> Iterator[str]:
                 yield f"{name} streams, which its API does not take"
             if variable == "LONGHAUL_SECRETS_PREFIX":
                 continue
-            # Keys are read at run time, by their ARN. What webhooks are signed with is resolved at the deployment.
-            reference = r"\{\{resolve:secretsmanager:.+\}\}" if variable == "LONGHAUL_WEBHOOK_SECRETS" else r"arn:[a-z-]+:secretsmanager:.+"
+            # Secrets are read at run time, by their ARN.
+            reference = r"arn:[a-z-]+:secretsmanager:.+"
             if re.search(r"KEY|SECRET|TOKEN|PASSWORD", variable) and value and not re.fullmatch(reference, str(value)):
                 yield f"{name} holds the secret {variable} itself and not a reference"
 

@@ -18,6 +18,8 @@ EVERYTHING = NEEDED | {
     "ModelKeySecretArn": "arn:aws:secretsmanager:eu-west-1:111122223333:secret:model-key-AbCdEf",
     "ModelTimeLimitSeconds": "300",
     # As JavaScript writes it.
+    "ModelPrices": '{"a-model":{"input":1,"output":4}}',
+    # As JavaScript writes it.
     "Providers": '{"claude":{"wire":"messages","model":"claude",'
                  '"key_secret":"arn:aws:secretsmanager:eu-west-1:111122223333:secret:claude-AbCdEf"}}',
     "ProviderKeySecretArns": "arn:aws:secretsmanager:eu-west-1:111122223333:secret:claude-AbCdEf",

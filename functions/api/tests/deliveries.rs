@@ -12,7 +12,7 @@ mod world;
 use std::time::Duration;
 
 use longhaul::engine::delivery::{Outcome, Try};
-use longhaul::engine::{Delivery, JobId, Seq, Timestamp};
+use longhaul::engine::{Delivery, Entry, Epoch, JobId, Seq, Timestamp};
 use longhaul::store::JobRef;
 use serde_json::{Value, json};
 use world::World;
@@ -92,6 +92,35 @@ async fn a_delivery_is_ordered_again() {
         let path = format!("/v1/jobs/{job}/deliveries/{unknown}/resend");
         assert_eq!(world.by("acme").post(&path, &json!({})).await.problem(), "no-such-delivery", "{unknown}");
     }
+}
+
+/// An event whose delivery never came to the table can be ordered all the same, and only one that the job reports.
+#[tokio::test]
+async fn what_was_never_ordered_is_ordered_by_hand() {
+    let world = World::new().await;
+    let claimed = || Entry::Claimed { epoch: Epoch(1), session: "session-1".parse().unwrap(), takeover: false };
+    let silent =
+        world.by("acme").post("/v1/jobs", &json!({ "agent": "research", "input": { "topic": "abc" } })).await.job();
+    let job = submitted(&world, Value::Null).await;
+    for job in [silent, job] {
+        world.drive("acme", job, vec![claimed(), Entry::Completed { output: json!(1) }]).await;
+    }
+    let resend = async |job: JobId, seq: u64| {
+        let path = format!("/v1/jobs/{job}/deliveries/evt_{}_{seq}/resend", job.as_uuid().simple());
+        world.by("acme").post(&path, &json!({})).await
+    };
+    for (job, seq) in [(job, 1), (job, 3), (job, 0), (silent, 2)] {
+        assert_eq!(resend(job, seq).await.problem(), "no-such-delivery", "{seq}");
+    }
+    let before = world.messages();
+    for attempt in 1..=2 {
+        let answer = resend(job, 2).await;
+        assert_eq!((answer.status.as_u16(), &answer.body["status"]), (202, &json!("PENDING")), "{}", answer.text);
+        assert_eq!(world.messages(), before + attempt);
+    }
+    let log = world.by("acme").get(&format!("/v1/jobs/{job}/deliveries")).await;
+    let deliveries = log.body["deliveries"].as_array().unwrap();
+    assert_eq!((deliveries.len(), &deliveries[0]["type"]), (1, &json!("longhaul.AgentJobCompleted")), "{}", log.text);
 }
 
 #[tokio::test]

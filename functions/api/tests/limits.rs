@@ -9,8 +9,8 @@
 
 mod world;
 
-use longhaul::engine::Entry;
-use longhaul::engine::Timestamp;
+use longhaul::engine::{Entry, Epoch, JobId, Timestamp};
+use longhaul::store::{JobRef, Store};
 use serde_json::{Value, json};
 use world::World;
 
@@ -41,12 +41,43 @@ async fn no_more_jobs_are_open_than_may_be() {
     assert_eq!((again.status.as_u16(), again.job()), (202, jobs[1]), "the same request finds its job");
     assert_eq!(world.by("another").post("/v1/jobs", &research("four")).await.status, 202, "others are not concerned");
 
-    // One ends; the stream's reader says so, and after a second that is known here.
+    // A fork is one more job, too; its request finds what it has made, however much is used.
+    world.drive("few-open", jobs[0], vec![claimed()]).await;
+    let path = format!("/v1/jobs/{}/fork", jobs[0]);
+    let refused = caller.clone().with("idempotency-key", "fork").post(&path, &json!({})).await;
+    assert_eq!((refused.status.as_u16(), &refused.body["limit"]), (429, &json!("jobs_open")), "{}", refused.text);
+    let unmade = world.store.job(&reference(JobId::of_key(&"few-open".parse().unwrap(), "fork"))).await.unwrap();
+    assert_eq!(unmade, None, "nothing was made of it");
+
+    // One ends; the stream's reader says so, and within a second or so that is known here.
     world.drive("few-open", jobs[0], vec![Entry::Completed { output: json!(1) }]).await;
     world.store.note_ends(&"few-open".parse().unwrap(), 1).await.unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(1_050)).await;
-    let answer = caller.post("/v1/jobs", &research("four")).await;
-    assert_eq!(answer.status, 202, "{}", answer.text);
+    let forked =
+        until_admitted(async || caller.clone().with("idempotency-key", "fork").post(&path, &json!({})).await).await;
+    let again = caller.clone().with("idempotency-key", "fork").post(&path, &json!({})).await;
+    assert_eq!((again.status.as_u16(), again.job()), (202, forked.job()), "{}", again.text);
+    assert_eq!(caller.post("/v1/jobs", &research("five")).await.status, 429, "the fork took the place");
+}
+
+/// Asks until the tenant is let in.
+async fn until_admitted(ask: impl AsyncFn() -> world::Answer) -> world::Answer {
+    let begun = std::time::Instant::now();
+    loop {
+        let answer = ask().await;
+        if answer.status == 202 {
+            return answer;
+        }
+        assert!(answer.status == 429 && begun.elapsed() < std::time::Duration::from_secs(20), "{}", answer.text);
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+fn reference(job: JobId) -> JobRef {
+    JobRef { tenant: "few-open".parse().unwrap(), job }
+}
+
+fn claimed() -> Entry {
+    Entry::Claimed { epoch: Epoch(1), session: "session-1".parse().unwrap(), takeover: false }
 }
 
 /// The sweeper's count stands above what the books say.

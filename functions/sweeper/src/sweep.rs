@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::stream::{self, StreamExt};
 use longhaul::Clock;
 use longhaul::engine::sweep::{Sweep, decide};
-use longhaul::engine::{Timestamp, limits};
+use longhaul::engine::{JobState, Timestamp, limits};
 use longhaul::store::{Continuation, JobRef, Store, StoreError};
 use serde::Serialize;
 
@@ -107,6 +107,30 @@ impl<S: Store> Sweeper<S> {
             "swept"
         );
         Ok(swept)
+    }
+
+    /// Calls up jobs that nobody has claimed though a sweep had called them up, without waiting for their due times, which have
+    /// grown apart since: for a start behind which there are workers again. Returns how many.
+    ///
+    /// # Errors
+    /// Store errors; what was called up by then is.
+    pub async fn call_up_unclaimed(&self) -> Result<u64, StoreError> {
+        let now = Clock::of_machine().now();
+        let horizon = now.plus(Duration::from_millis(limits::SWEEP_DISTANCE_MAX_MS));
+        let soon = now.plus(Duration::from_millis(limits::SWEEP_DISTANCE_FIRST_MS));
+        let mut sent = 0_u64;
+        for shard in 0..limits::DUE_SHARDS {
+            for reference in self.store.due(shard, horizon, limits::SWEEP_JOBS_MAX).await? {
+                let found = self.store.job(&reference).await?;
+                let unclaimed = found.filter(|job| job.progress.state == JobState::Pending && job.sweeps > 0);
+                let Some(seen_due) = unclaimed.and_then(|job| job.progress.due) else { continue };
+                if self.store.move_due(&reference, seen_due, soon).await? {
+                    self.store.send(&Continuation::job(reference), Duration::ZERO).await?;
+                    sent = sent.saturating_add(1);
+                }
+            }
+        }
+        Ok(sent)
     }
 
     async fn sweep_shard(&self, shard: u8, clock: &Clock, stop_at: Timestamp) -> Result<Swept, StoreError> {

@@ -17,7 +17,7 @@ use longhaul::store::{JobRef, StoreError};
 use longhaul_aws::deliveries::{DeliveryMessage, StoredDelivery};
 use longhaul_aws::telemetry::chain;
 use longhaul_wire::Event;
-use longhaul_wire::deliveries::delivery_id;
+use longhaul_wire::deliveries::{delivery_id, reported};
 
 use crate::stream::News;
 use crate::{Time, WebSocket};
@@ -35,26 +35,8 @@ const WRITE_RESERVE: Duration = Duration::from_secs(3);
 /// Looks at a delivery that others write at the same moment.
 const SETTLE_TRIES_MAX: usize = 4;
 
-/// What a job's caller wants to hear.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Wish {
-    /// Nothing.
-    Nothing,
-    /// The job's end.
-    Ends,
-    /// Events of these types.
-    Types(Vec<String>),
-}
-
-impl Wish {
-    fn wants(&self, event: &Event) -> bool {
-        match self {
-            Self::Nothing => false,
-            Self::Ends => event.is_end(),
-            Self::Types(types) => types.iter().any(|wanted| wanted == event.kind.as_str()),
-        }
-    }
-}
+/// What a job's caller wants to hear: the types of the order, and none when there is no webhook.
+type Wish = Option<Vec<String>>;
 
 /// The wishes of jobs that were met lately.
 #[derive(Debug, Default)]
@@ -94,9 +76,9 @@ impl WebSocket {
 
     async fn order_of(&self, news: &News, time: Time) -> Result<(), StoreError> {
         let job = &news.job;
-        let wish = self.wish(job).await?;
+        let Some(types) = self.wish(job).await? else { return Ok(()) };
         let mut ordered = false;
-        for (event, _) in news.events.iter().filter(|(event, _)| wish.wants(event)) {
+        for (event, _) in news.events.iter().filter(|(event, _)| reported(&types, event)) {
             let delivery = Delivery::ordered(event.sequence, event.kind.as_str().to_owned(), time.now());
             // Also when it was ordered before: whoever did may have died before it sent.
             self.store.order_delivery(job, &delivery).await?;
@@ -116,12 +98,8 @@ impl WebSocket {
             return Ok(wish);
         }
         // A job that is gone wants nothing more.
-        let Some(order) = self.store.order_without_input(job).await? else { return Ok(Wish::Nothing) };
-        let wish = match (order.webhook, order.webhook_events) {
-            (None, _) => Wish::Nothing,
-            (Some(_), types) if types.is_empty() => Wish::Ends,
-            (Some(_), types) => Wish::Types(types),
-        };
+        let Some(order) = self.store.order_without_input(job).await? else { return Ok(None) };
+        let wish = order.webhook.map(|_| order.webhook_events);
         self.wishes.learn(job.job, wish.clone());
         Ok(wish)
     }

@@ -26,13 +26,14 @@ use longhaul::Clock;
 use longhaul::engine::Timestamp;
 use longhaul_aws::pollers::{self, Pollers};
 use longhaul_aws::push::Push;
+use longhaul_aws::secrets::AwsSecrets;
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 use longhaul_wire::TokenCheck;
 use serde_json::Value;
 
 pub use crate::authorizer::AuthorizerError;
 use crate::deliveries::Wishes;
-use crate::secrets::{SecretsOfSettings, SigningSecrets};
+use crate::secrets::{SecretsOfPlace, SecretsOfSettings, SigningSecrets};
 use crate::webhook::Webhooks;
 
 /// Why the function could not begin, or ended.
@@ -138,7 +139,10 @@ impl WebSocket {
         let push = Push::new(store.clients(), config.push_endpoint()?);
         let tokens = TokenCheck::new(config.tokens()?.clone());
         config.webhook_queue_url()?;
-        let secrets = Arc::new(SecretsOfSettings::new(config.webhook_secrets.clone()));
+        let secrets: Arc<dyn SigningSecrets> = match &config.webhook_secrets_place {
+            Some(place) => Arc::new(SecretsOfPlace::new(AwsSecrets::new(store.clients(), None), place.clone())),
+            None => Arc::new(SecretsOfSettings::new(config.webhook_secrets.clone())),
+        };
         let webhooks = Webhooks::new(config.webhook_loopback, secrets);
         Ok(Self { store, push, tokens, webhooks, wishes: Wishes::default(), slow: Mutex::default() })
     }

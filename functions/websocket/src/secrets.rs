@@ -6,7 +6,8 @@ use std::fmt;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use longhaul::engine::TenantId;
-use longhaul_aws::config::Secret;
+use longhaul_aws::config::{Secret, signing_secrets};
+use longhaul_aws::secrets::{AwsSecrets, SecretPlace};
 
 /// Secrets of one tenant, the one in use first. While it is rotated the one before stands behind it, and both sign.
 pub type TenantSecrets = Vec<Secret>;
@@ -42,6 +43,35 @@ impl SecretsOfSettings {
     #[must_use]
     pub const fn new(secrets: BTreeMap<TenantId, TenantSecrets>) -> Self {
         Self(secrets)
+    }
+}
+
+/// The secrets of all tenants as one secret of the deployment (`LONGHAUL_WEBHOOK_SECRETS_ARN`), read when they are needed and
+/// kept for minutes, so that one that is rotated is taken up without a deployment.
+#[derive(Debug)]
+pub struct SecretsOfPlace {
+    secrets: AwsSecrets,
+    place: SecretPlace,
+}
+
+impl SecretsOfPlace {
+    /// What lies there.
+    #[must_use]
+    pub const fn new(secrets: AwsSecrets, place: SecretPlace) -> Self {
+        Self { secrets, place }
+    }
+}
+
+impl SigningSecrets for SecretsOfPlace {
+    fn of<'a>(&'a self, tenant: &'a TenantId) -> BoxFuture<'a, Result<TenantSecrets, SecretsError>> {
+        async move {
+            let read = self.secrets.read(&self.place).await;
+            let text = read.map_err(|error| SecretsError::Unavailable(error.to_string()))?;
+            // What is wrong with it is not said by showing it.
+            let unfit = || SecretsError::Unavailable(format!("{} is no JSON object of tenants", self.place));
+            signing_secrets(text.reveal()).ok_or_else(unfit)?.remove(tenant).ok_or(SecretsError::None)
+        }
+        .boxed()
     }
 }
 

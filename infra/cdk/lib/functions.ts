@@ -113,6 +113,7 @@ export function functions(scope: Construct, context: FunctionsContext): Function
       LONGHAUL_MODEL: props.model.name,
       // Where keys lie, never a key: the worker reads them when it needs them.
       LONGHAUL_MODEL_KEY_SECRET: props.model.key?.secretArn ?? '',
+      LONGHAUL_PRICES: props.model.prices ? JSON.stringify(props.model.prices) : '',
       ...definitions,
       LONGHAUL_SECRETS_PREFIX: props.tools?.secretsPrefix ?? '',
       LONGHAUL_TOOL_FUNCTIONS: (props.tools?.functionArns ?? []).join(','),
@@ -129,12 +130,13 @@ export function functions(scope: Construct, context: FunctionsContext): Function
     timeout: WEBSOCKET_TIMEOUT,
     memorySize: 256,
     logGroup: webSocketLogs,
-    role: rights.webSocket(webSocketLogs),
+    role: rights.webSocket(webSocketLogs, props),
     environment: {
       ...tokens,
       ...tenants,
       LONGHAUL_PUSH_ENDPOINT: pushEndpoint,
-      LONGHAUL_WEBHOOK_SECRETS: props.webhookSecrets?.secretValue.unsafeUnwrap() ?? '',
+      // Where they lie, never a secret.
+      LONGHAUL_WEBHOOK_SECRETS_ARN: props.webhookSecrets?.secretArn ?? '',
     },
   });
   const sweeperLogs = logGroup('SweeperLogs');

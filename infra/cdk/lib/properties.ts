@@ -50,6 +50,11 @@ export interface ModelProps {
    */
   readonly timeLimit?: Duration;
   /**
+   * Prices of models, laid over the published ones that come with the program: the form of shared/llm/prices.json.
+   * @default the published ones alone
+   */
+  readonly prices?: Record<string, unknown>;
+  /**
    * Further providers that agent definitions may name: endpoints by name, as docs/models.md describes them. A key is named
    * by `key_secret` with the ARN of a secret, which must be among `providerKeys`.
    * @default none
@@ -214,7 +219,7 @@ export interface LonghaulProps {
   readonly tenantLimits?: TenantLimitsProps;
   /**
    * The secret with what webhooks are signed with: a JSON object of tenants and their secrets (docs/webhooks.md). It is
-   * resolved at each deployment.
+   * read when it is needed, and again after five minutes.
    * @default no webhook is sent
    */
   readonly webhookSecrets?: ISecret;

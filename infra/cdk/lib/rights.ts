@@ -91,7 +91,7 @@ export class Rights {
     return policies;
   }
 
-  webSocket(logs: ILogGroup): iam.IRole {
+  webSocket(logs: ILogGroup, props: LonghaulProps): iam.IRole {
     const { table, bucket, streamFailures, webhooks } = this.storage;
     return this.role('WebSocketRole', logs, [
       allow('Table', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:BatchWriteItem'], table.tableArn),
@@ -107,7 +107,9 @@ export class Rights {
       // AWS has no finer resource for this one, nor for traces.
       allow('FindStream', 'dynamodb:ListStreams', '*'),
       allow('StreamFailures', 'sqs:SendMessage', streamFailures.queueArn),
-    ]);
+    ], props.webhookSecrets && {
+      'webhook-secrets': [allow('WebhookSecrets', 'secretsmanager:GetSecretValue', props.webhookSecrets.secretArn)],
+    });
   }
 
   sweeper(logs: ILogGroup): iam.IRole {

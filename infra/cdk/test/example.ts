@@ -49,6 +49,7 @@ export function everything(stack: Stack): LonghaulProps {
       ...model,
       key: Secret.fromSecretCompleteArn(stack, 'ModelKey', SECRET_ARN),
       timeLimit: Duration.minutes(5),
+      prices: { 'a-model': { input: 1, output: 4 } },
       providers: { claude: { wire: 'messages', model: 'claude', key_secret: CLAUDE_ARN } },
       providerKeys: [Secret.fromSecretCompleteArn(stack, 'ClaudeKey', CLAUDE_ARN)],
       bedrockModelArns: [

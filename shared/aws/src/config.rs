@@ -11,6 +11,7 @@ use longhaul_engine::{TenantId, limits};
 use longhaul_wire::token::TokenSettings;
 
 use crate::functions::Allowed;
+use crate::secrets::SecretPlace;
 use crate::tenants::TenantLimitsTable;
 
 /// Why the environment does not describe a working function.
@@ -113,6 +114,8 @@ pub struct Config {
     webhook_queue_url: Option<String>,
     /// What each tenant's webhooks are signed with.
     pub webhook_secrets: BTreeMap<TenantId, Vec<Secret>>,
+    /// Where they lie, to be read when they are needed (`LONGHAUL_WEBHOOK_SECRETS_ARN`).
+    pub webhook_secrets_place: Option<SecretPlace>,
     /// What tenants may use.
     pub tenant_limits: TenantLimitsTable,
     /// How long an erasure rests between its two looks (`LONGHAUL_ERASURE_REST_SECONDS`): longer than any invocation of a
@@ -163,6 +166,7 @@ impl Config {
             push_endpoint: variables.optional_address("LONGHAUL_PUSH_ENDPOINT")?,
             webhook_queue_url: variables.optional_address("LONGHAUL_WEBHOOK_QUEUE_URL")?,
             webhook_secrets: variables.webhook_secrets()?,
+            webhook_secrets_place: variables.webhook_secrets_place()?,
             tenant_limits: variables.tenant_limits()?,
             erasure_rest: variables.erasure_rest()?,
             tokens: variables.tokens(),
@@ -208,6 +212,18 @@ impl Config {
     pub fn tokens(&self) -> Result<&TokenSettings, ConfigError> {
         self.tokens.as_ref().map_err(Clone::clone)
     }
+}
+
+/// What webhooks are signed with: a JSON object of tenants, each with its secrets in one text, separated by spaces. The
+/// first is in use, and while it is rotated the one before stands behind it. None when the text is no such object.
+#[must_use]
+pub fn signing_secrets(text: &str) -> Option<BTreeMap<TenantId, Vec<Secret>>> {
+    let tenants: BTreeMap<TenantId, String> = serde_json::from_str(text).ok()?;
+    let secrets = tenants.into_iter().map(|(tenant, texts)| {
+        let of_tenant: Vec<Secret> = texts.split_whitespace().map(|text| Secret::new(text.to_owned())).collect();
+        (!of_tenant.is_empty()).then_some((tenant, of_tenant))
+    });
+    secrets.collect()
 }
 
 /// The reading of single variables. An empty one counts as unset, as templates write them.
@@ -259,24 +275,19 @@ impl<L: Fn(&'static str) -> Option<String>> Variables<L> {
         })
     }
 
-    /// A JSON object of tenants, each with its secrets in one text, separated by spaces: the first is in use, and while it
-    /// is rotated the one before stands behind it.
+    fn webhook_secrets_place(&self) -> Result<Option<SecretPlace>, ConfigError> {
+        let name = "LONGHAUL_WEBHOOK_SECRETS_ARN";
+        let place = self.optional(name).map(|text| text.parse());
+        place.transpose().map_err(|_| ConfigError::Invalid { name, wanted: "the ARN of a secret or a parameter" })
+    }
+
     fn webhook_secrets(&self) -> Result<BTreeMap<TenantId, Vec<Secret>>, ConfigError> {
         const NAME: &str = "LONGHAUL_WEBHOOK_SECRETS";
         const WANTED: &str =
             "a JSON object of tenants and their signing secrets (`whsec_` and Base64 of 24 to 64 bytes)";
         let invalid = || ConfigError::Invalid { name: NAME, wanted: WANTED };
         let Some(text) = self.optional(NAME) else { return Ok(BTreeMap::new()) };
-        let tenants: BTreeMap<TenantId, String> = serde_json::from_str(&text).map_err(|_| invalid())?;
-        let mut secrets = BTreeMap::new();
-        for (tenant, texts) in tenants {
-            let of_tenant: Vec<Secret> = texts.split_whitespace().map(|text| Secret::new(text.to_owned())).collect();
-            if of_tenant.is_empty() {
-                return Err(invalid());
-            }
-            secrets.insert(tenant, of_tenant);
-        }
-        Ok(secrets)
+        signing_secrets(&text).ok_or_else(invalid)
     }
 
     fn tenant_limits(&self) -> Result<TenantLimitsTable, ConfigError> {

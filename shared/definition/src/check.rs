@@ -1,10 +1,13 @@
 //! From a text to a definition, or to everything that is wrong with it.
 
+mod faults;
+
 use std::fmt;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use serde_path_to_error::Segment;
+
+use faults::faults_of;
 
 use crate::address::Policy;
 use crate::definition::{Definition, ModelChoice};
@@ -269,16 +272,8 @@ impl Findings<'_> {
     }
 
     fn part<T: DeserializeOwned>(&mut self, at: &str, value: &Value) {
-        if let Err(error) = serde_path_to_error::deserialize::<_, T>(value) {
-            let mut field = at.to_owned();
-            for segment in error.path() {
-                field = match segment {
-                    Segment::Seq { index } => format!("{field}/{index}"),
-                    Segment::Map { key } => below(&field, key),
-                    Segment::Enum { .. } | Segment::Unknown => field,
-                };
-            }
-            self.add(field, error.inner().to_string(), "the published JSON Schema lists the fields and their types");
+        for (field, message) in faults_of::<T>(value) {
+            self.add(format!("{at}{field}"), message, "the published JSON Schema lists the fields and their types");
         }
     }
 }

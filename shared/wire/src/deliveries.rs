@@ -5,6 +5,7 @@ use longhaul_engine::{Delivery, JobId, Seq};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::events::Event;
 use crate::schemas;
 use crate::text::rfc3339;
 
@@ -20,6 +21,12 @@ pub fn delivery_id(job: JobId, seq: Seq) -> String {
 pub fn delivery_seq(job: JobId, id: &str) -> Option<Seq> {
     let seq = Seq(id.rsplit_once('_')?.1.parse().ok()?);
     (delivery_id(job, seq) == id).then_some(seq)
+}
+
+/// Whether an event is one that a job reports whose order names these types: without any, its end.
+#[must_use]
+pub fn reported(types: &[String], event: &Event) -> bool {
+    if types.is_empty() { event.is_end() } else { types.iter().any(|wanted| wanted == event.kind.as_str()) }
 }
 
 /// Where a delivery stands.

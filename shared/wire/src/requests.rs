@@ -1,23 +1,24 @@
 //! What callers ask for, and the checks that need no look at what is stored.
 
+mod headers;
+mod reading;
+
 use std::collections::BTreeMap;
 
 use longhaul_engine::entry::Edit;
-use longhaul_engine::ids::{IdError, SignalKey, SignalName};
-use longhaul_engine::limits::{
-    BODY_BYTES_MAX, IDEMPOTENCY_KEY_LENGTH_MAX, LABEL_LENGTH_MAX, LABELS_MAX, WEBHOOK_EVENTS_MAX,
-};
+use longhaul_engine::limits::{LABEL_LENGTH_MAX, LABELS_MAX, WEBHOOK_EVENTS_MAX};
 use longhaul_engine::thread::{OnBusy, Thread};
 use longhaul_engine::{Seq, budget};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::events::EventType;
 use crate::problem::Problem;
-use crate::text::shortened;
-use crate::{limits, names, schemas};
+use crate::{limits, schemas};
+
+pub use headers::{idempotency_key, signal_key, signal_name, traceparent};
+pub use reading::{parse, parse_or_default, pointer_at};
 
 /// The most that a job may use; a part that is not named is bounded by the service or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -397,153 +398,5 @@ impl TenantSettings {
             return Ok(());
         }
         Err(Problem::field("/job_kept_days", format!("must be 1 to {most}: a key is its job's for a day at least")))
-    }
-}
-
-/// Reads a request body. No object in it may name a field twice, whatever it is a part of.
-///
-/// # Errors
-/// [`Problem::BodyTooLarge`], [`Problem::InvalidJson`] with the position, [`Problem::InvalidField`] with the field.
-pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
-    if body.len() > BODY_BYTES_MAX {
-        return Err(Problem::BodyTooLarge { bytes_max: BODY_BYTES_MAX });
-    }
-    // A list would pass for the fields in their order, which nobody has agreed on.
-    if body.trim_ascii_start().first() == Some(&b'[') {
-        return Err(Problem::field("", "must be an object"));
-    }
-    let problem = |error: serde_path_to_error::Error<serde_json::Error>| {
-        let field = pointer(error.path());
-        problem_of(error.inner(), field)
-    };
-    names::check(body).map_err(problem)?;
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(problem)?;
-    reader.end().map_err(|error| problem_of(&error, String::new()))?;
-    Ok(value)
-}
-
-/// As [`parse`], where an empty body means the default.
-///
-/// # Errors
-/// See [`parse`].
-pub fn parse_or_default<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Problem> {
-    if body.is_empty() { Ok(T::default()) } else { parse(body) }
-}
-
-fn problem_of(error: &serde_json::Error, field: String) -> Problem {
-    let detail = without_values(&error.to_string());
-    match error.classify() {
-        serde_json::error::Category::Data => Problem::InvalidField { field, detail },
-        serde_json::error::Category::Io | serde_json::error::Category::Syntax | serde_json::error::Category::Eof => {
-            Problem::InvalidJson { line: error.line(), column: error.column(), detail }
-        }
-    }
-}
-
-/// A reader's message without the value that it met (which may be a secret or a megabyte) and without the position
-/// (which has its own place).
-fn without_values(message: &str) -> String {
-    let message = message.rsplit_once(" at line ").map_or(message, |(message, _)| message);
-    let message = match message.rsplit_once(", expected ") {
-        Some((found, expected)) if found.starts_with("invalid type: ") || found.starts_with("invalid value: ") => {
-            format!("must be {}", in_json_words(expected))
-        }
-        Some((found, expected)) => format!("{}, expected {expected}", shortened(found, limits::ECHO_LENGTH_MAX + 20)),
-        None => message.to_owned(),
-    };
-    shortened(&message, 200)
-}
-
-/// What a reader expected, in the words of JSON and not of Rust.
-fn in_json_words(expected: &str) -> &str {
-    match expected {
-        "u64" | "u32" | "usize" => "a whole number, 0 or more",
-        "a map" => "an object",
-        "a sequence" => "a list",
-        _ if expected.starts_with("struct ") => "an object",
-        _ => expected,
-    }
-}
-
-/// A reader's path as a JSON pointer (RFC 6901).
-fn pointer(path: &serde_path_to_error::Path) -> String {
-    use serde_path_to_error::Segment;
-    path.iter().fold(String::new(), |pointer, segment| match segment {
-        Segment::Seq { index } => format!("{pointer}/{index}"),
-        Segment::Map { key } => pointer_at(&pointer, key),
-        Segment::Enum { .. } | Segment::Unknown => pointer,
-    })
-}
-
-/// The pointer to `key` of what stands at `parent`.
-#[must_use]
-pub fn pointer_at(parent: &str, key: &str) -> String {
-    let key = shortened(key, limits::ECHO_LENGTH_MAX).replace('~', "~0").replace('/', "~1");
-    format!("{parent}/{key}")
-}
-
-/// Reads an `Idempotency-Key` header: the key as it is, or in the quotes of a structured header.
-///
-/// # Errors
-/// [`Problem::InvalidParameter`].
-pub fn idempotency_key(text: &str) -> Result<SignalKey, Problem> {
-    let bare = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
-    bare.parse().map_err(|_| {
-        Problem::parameter(
-            "Idempotency-Key",
-            format!(
-                "must have 1 to {IDEMPOTENCY_KEY_LENGTH_MAX} characters out of letters, digits, '-', '_', '.' and ':'"
-            ),
-        )
-    })
-}
-
-/// Keys that the system itself writes under: one of them from outside could pass for a child's end and hide the real
-/// one.
-const KEYS_RESERVED: [&str; 3] = ["child:", "parent-ended:", longhaul_engine::fork::KEY_PREFIX];
-/// Signals that the system itself sends: a child's end.
-const SIGNALS_RESERVED: &str = "child:";
-
-/// Reads the idempotency key of a signal, a cancel or a replay, which stands in the job's own journal.
-///
-/// # Errors
-/// [`Problem::InvalidParameter`].
-pub fn signal_key(text: &str) -> Result<SignalKey, Problem> {
-    let key = idempotency_key(text)?;
-    match KEYS_RESERVED.iter().find(|prefix| key.as_str().starts_with(**prefix)) {
-        Some(prefix) => Err(Problem::parameter("Idempotency-Key", format!("must not begin with `{prefix}`"))),
-        None => Ok(key),
-    }
-}
-
-/// Reads a signal's name out of an address.
-///
-/// # Errors
-/// [`Problem::InvalidParameter`].
-pub fn signal_name(text: &str) -> Result<SignalName, Problem> {
-    let name: SignalName = text.parse().map_err(|error: IdError| Problem::parameter("name", error.to_string()))?;
-    if name.as_str().starts_with(SIGNALS_RESERVED) {
-        return Err(Problem::parameter("name", format!("must not begin with `{SIGNALS_RESERVED}`")));
-    }
-    Ok(name)
-}
-
-/// Reads a `traceparent` header (W3C trace context, version 00). One that is malformed counts as none, as the
-/// recommendation asks.
-#[must_use]
-pub fn traceparent(text: &str) -> Option<&str> {
-    let parts: Vec<&str> = text.split('-').collect();
-    let hex = |part: &str, length: usize| {
-        part.len() == length && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-    };
-    let not_zero = |part: &str| part.bytes().any(|b| b != b'0');
-    match parts.as_slice() {
-        ["00", trace, span, flags]
-            if hex(trace, 32) && hex(span, 16) && hex(flags, 2) && not_zero(trace) && not_zero(span) =>
-        {
-            Some(text)
-        }
-        _ => None,
     }
 }

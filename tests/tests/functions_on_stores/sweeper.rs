@@ -53,6 +53,28 @@ async fn forgotten_jobs_are_called_up_once() {
     assert_eq!(ground.depth().await.visible, 0);
 }
 
+/// A worker that is broken uses the messages of a job up, and the sweeper's looks grow apart. At a new start of the stack the
+/// job is called up at once; one that waits for its first message, and one that waits, are not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_claimed_is_called_up_at_a_new_start() {
+    let ground = Ground::lay().await;
+    let (unclaimed, fresh) = (forgotten(&ground, "acme", HOUR).await, forgotten(&ground, "acme", Duration::ZERO).await);
+    let due = async |job: &JobRef| ground.job(job).await.progress.due.unwrap();
+    // Six sweeps, an hour apart at last, whose messages came to nothing.
+    for _ in 0..6 {
+        let seen = due(&unclaimed).await;
+        assert!(ground.store.move_due(&unclaimed, seen, now().plus(HOUR)).await.unwrap());
+    }
+    assert_eq!(sweep(&ground, LONG).await["sent"], json!(0), "it waits for an hour");
+    let before = due(&fresh).await;
+    let sweeper = Sweeper::new(ground.store.clone());
+    assert_eq!(sweeper.call_up_unclaimed().await.unwrap(), 1);
+    let batch = ground.batch(1).await;
+    assert_eq!(job_of(&batch["Records"][0]), unclaimed.job.to_string());
+    assert!(due(&unclaimed).await < now().plus(2 * LONG), "and is looked after again soon");
+    assert_eq!((due(&fresh).await, ground.depth().await.visible), (before, 0));
+}
+
 fn job_of(record: &Value) -> String {
     let body: Value = serde_json::from_str(record["body"].as_str().unwrap()).unwrap();
     body["job"].as_str().unwrap().to_owned()

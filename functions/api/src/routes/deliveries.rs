@@ -4,10 +4,11 @@ use axum::extract::{FromRequestParts, RawQuery, State};
 use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
-use longhaul::engine::Seq;
-use longhaul_wire::deliveries::{DeliveryList, DeliveryView, delivery_seq};
+use longhaul::engine::{Delivery, Job, Seq};
+use longhaul_aws::AwsStore;
+use longhaul_wire::deliveries::{DeliveryList, DeliveryView, delivery_seq, reported};
 use longhaul_wire::problem::ProblemBody;
-use longhaul_wire::{Problem, Scope, limits};
+use longhaul_wire::{Event, Problem, Scope, limits};
 
 use crate::answer::{Refused, json};
 use crate::extract::{Called, JobPath, path_parameter};
@@ -62,8 +63,21 @@ pub(super) async fn list(
     Ok(json(StatusCode::OK, &DeliveryList { deliveries, next }))
 }
 
+/// The delivery of an event that the job reports and whose delivery was never ordered, because the stream was given up on
+/// there, or is kept no longer; none when there is no such event.
+async fn never_ordered(store: &AwsStore, item: &Job, seq: Seq) -> Result<Option<Delivery>, Refused> {
+    if item.order.webhook.is_none() || seq < Seq::FIRST {
+        return Ok(None);
+    }
+    let batches = store.journal_part(item.order.id, seq, 1).await?;
+    let mut events = batches.iter().flat_map(|batch| Event::of_batch(item.order.id, batch));
+    let event = events.find(|event| event.sequence.0 == seq.0);
+    let event = event.filter(|event| reported(&item.order.webhook_events, event));
+    Ok(event.map(|event| Delivery::ordered(seq, event.kind.as_str().to_owned(), now())))
+}
+
 /// Delivers an event once more, whatever became of it before. A webhook that had said that it wants no more is asked
-/// again, and so are later events of the job.
+/// again, and so are later events of the job. An event that the job reports and that was never delivered is delivered now.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/deliveries/{delivery}/resend", tag = "jobs", operation_id = "resendDelivery",
     params(
@@ -84,14 +98,19 @@ pub(super) async fn resend(
     called.0.require(Scope::Operate)?;
     service.refuse_while_erasing(&called.0.tenant).await?;
     let (store, reference) = (service.store(), called.job(job));
-    watch::item(store, &reference).await?;
+    let item = watch::item(store, &reference).await?;
     let unknown = || Refused(Problem::NoSuchDelivery { delivery: id.clone() });
     let seq = delivery_seq(job, &id).ok_or_else(unknown)?;
     if store.webhook_gone(&reference).await? {
         store.set_webhook_gone(&reference, false, now()).await?;
     }
     for _ in 0..WRITE_TRIES_MAX {
-        let stored = store.delivery(&reference, seq).await?.ok_or_else(unknown)?;
+        let Some(stored) = store.delivery(&reference, seq).await? else {
+            let ordered = never_ordered(store, &item, seq).await?.ok_or_else(unknown)?;
+            store.order_delivery(&reference, &ordered).await?;
+            store.send_delivery(&reference, seq, std::time::Duration::ZERO).await?;
+            return Ok(json(StatusCode::ACCEPTED, &DeliveryView::of(job, &ordered)));
+        };
         let again = stored.delivery.ordered_again(now());
         if store.write_delivery(&reference, &again, stored.seen).await?.is_some() {
             store.send_delivery(&reference, seq, std::time::Duration::ZERO).await?;

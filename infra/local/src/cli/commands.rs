@@ -75,7 +75,7 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
             done
         }
         Command::Login(arguments) => super::login::login(&place.target, arguments).await,
-        Command::Logout => super::login::logout(&place.target),
+        Command::Logout => super::login::logout(&place.target).await,
         Command::Token { hours, subject, output } => token(&place, hours, &subject, output),
         Command::Agents(command) => super::agents::run(&place, command).await,
         Command::Bench(arguments) => super::bench::bench(place.running.workers, place.running.durable, arguments).await,

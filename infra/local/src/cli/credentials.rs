@@ -86,11 +86,29 @@ impl Credentials {
         Ok(self.read()?.remove(url))
     }
 
-    /// Keeps something for a deployment, or forgets what is kept.
+    /// The same for this command alone, for as long as it is held.
     ///
     /// # Errors
     /// [`CliError::Credentials`].
-    pub(super) fn put(&self, url: &str, kept: Option<Kept>) -> Result<(), CliError> {
+    pub(super) async fn locked(self) -> Result<Locked, CliError> {
+        let path = self.path.with_extension("lock");
+        let folder = self.path.parent().map(Path::to_owned);
+        let locking = tokio::task::spawn_blocking(move || {
+            if let Some(folder) = folder {
+                make_folder(&folder)?;
+            }
+            let file = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+            // Ends with the file, also when the process is killed.
+            file.lock()?;
+            Ok(file)
+        });
+        match locking.await.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(file) => Ok(Locked { credentials: self, _lock: file }),
+            Err(source) => Err(self.failed(source)),
+        }
+    }
+
+    fn put(&self, url: &str, kept: Option<Kept>) -> Result<(), CliError> {
         let mut all = self.read()?;
         match kept {
             Some(kept) => all.insert(url.to_owned(), kept),
@@ -114,10 +132,7 @@ impl Credentials {
     /// Written beside and renamed: never half of it, and readable by nobody else at any moment.
     fn write(&self, all: &BTreeMap<String, Kept>) -> io::Result<()> {
         if let Some(folder) = self.path.parent() {
-            let mut maker = std::fs::DirBuilder::new();
-            #[cfg(unix)]
-            std::os::unix::fs::DirBuilderExt::mode(&mut maker, 0o700);
-            maker.recursive(true).create(folder)?;
+            make_folder(folder)?;
         }
         let beside = self.path.with_extension(format!("{}.new", std::process::id()));
         let mut options = std::fs::OpenOptions::new();
@@ -129,6 +144,34 @@ impl Credentials {
         file.sync_all()?;
         std::fs::rename(&beside, &self.path)
     }
+}
+
+/// The file for one command alone. Others that want to change it wait.
+pub(super) struct Locked {
+    credentials: Credentials,
+    _lock: std::fs::File,
+}
+
+impl Locked {
+    /// As [`Credentials::get`].
+    pub(super) fn get(&self, url: &str) -> Result<Option<Kept>, CliError> {
+        self.credentials.get(url)
+    }
+
+    /// Keeps something for a deployment, or forgets what is kept.
+    ///
+    /// # Errors
+    /// [`CliError::Credentials`].
+    pub(super) fn put(&self, url: &str, kept: Option<Kept>) -> Result<(), CliError> {
+        self.credentials.put(url, kept)
+    }
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    let mut maker = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut maker, 0o700);
+    maker.recursive(true).create(folder)
 }
 
 #[cfg(test)]
@@ -164,7 +207,39 @@ mod tests {
             let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
             assert_eq!((mode(credentials.path()), mode(credentials.path().parent().unwrap())), (0o600, 0o700));
         }
+        assert_eq!(credentials.get("https://b").unwrap().unwrap().access_token, "b");
         std::fs::write(credentials.path(), "{").unwrap();
         assert!(credentials.get("https://b").is_err());
+    }
+
+    /// Commands that change the file at the same time do so one after the other, and none forgets what another kept.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn one_changes_it_at_a_time() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("new").join(FILE);
+        let inside = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let commands = (0..16).map(|number| {
+            let (path, inside) = (path.clone(), std::sync::Arc::clone(&inside));
+            tokio::spawn(async move {
+                let locked = Credentials { path }.locked().await.unwrap();
+                assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0, "alone");
+                let kept = locked.get("https://a").unwrap().map_or(0, |kept: Kept| kept.expires_at.unwrap());
+                tokio::task::yield_now().await;
+                let kept = Kept {
+                    grant: Grant::Device,
+                    issuer: "https://issuer.example".to_owned(),
+                    client_id: "cli".to_owned(),
+                    audience: None,
+                    scopes: Vec::new(),
+                    access_token: number.to_string(),
+                    refresh_token: None,
+                    expires_at: Some(kept + 1),
+                };
+                locked.put("https://a", Some(kept)).unwrap();
+                inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
+            })
+        });
+        futures::future::try_join_all(commands).await.unwrap();
+        assert_eq!(Credentials { path }.get("https://a").unwrap().unwrap().expires_at, Some(16));
     }
 }

@@ -172,9 +172,18 @@ impl Tokens {
     }
 }
 
+/// Another token in the place of the one that is kept. Commands that run at the same time do it one after the other: a
+/// provider takes a refresh token once, and some take its second use for theft and end the login.
 async fn renew((url, kept): &mut (String, Kept)) -> Result<(), CliError> {
+    let locked = Credentials::open()?.locked().await?;
+    if let Some(other) = locked.get(url)?.filter(|other| other.access_token != kept.access_token)
+        && !other.expires_within(RENEW_BEFORE_SECONDS)
+    {
+        *kept = other;
+        return Ok(());
+    }
     *kept = login::renewed(url, kept).await?;
-    Credentials::open()?.put(url, Some(kept.clone()))
+    locked.put(url, Some(kept.clone()))
 }
 
 #[cfg(test)]

@@ -129,23 +129,24 @@ pub(super) async fn login(target: &Target, arguments: LoginArguments) -> Result<
     };
     let kept = taken(asked, answer);
     let credentials = Credentials::open()?;
-    credentials.put(&url, Some(kept.clone()))?;
+    let path = credentials.path().to_owned();
+    credentials.locked().await?.put(&url, Some(kept.clone()))?;
     if arguments.output.json {
         print_json(&json!({ "url": url, "issuer": kept.issuer, "expires_at": kept.expires_at }))?;
     } else {
-        print(&format!("logged in at {url}; the token is in {}", credentials.path().display()))?;
+        print(&format!("logged in at {url}; the token is in {}", path.display()))?;
         say(&format!("try: longhaul jobs ls --url {url}"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Forgets the token of a deployment.
-pub(super) fn logout(target: &Target) -> Result<ExitCode, CliError> {
+pub(super) async fn logout(target: &Target) -> Result<ExitCode, CliError> {
     let url = target.named()?.ok_or_else(|| CliError::Argument {
         argument: "--url",
         what: "name the deployment whose token is to be forgotten".to_owned(),
     })?;
-    Credentials::open()?.put(&url, None)?;
+    Credentials::open()?.locked().await?.put(&url, None)?;
     print(&format!("the token of {url} is forgotten"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -92,6 +92,13 @@ async fn bring_in(
     }
 }
 
+/// What definitions may reach here: as for `agents check`, and for the stack that this command may have started itself.
+fn policy() -> Policy {
+    let hosts = std::env::var("LONGHAUL_TOOL_HOSTS").unwrap_or_default();
+    let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned);
+    Policy { allowed_hosts: hosts.collect(), ..Policy::default() }
+}
+
 /// Brings the agent's definition along, under the very version that the job names.
 async fn bring_definition(
     store: &AwsStore,
@@ -107,7 +114,7 @@ async fn bring_definition(
         }
         return Ok(());
     };
-    let checked = read_within(&source.to_string(), Format::Json, &Policy::default());
+    let checked = read_within(&source.to_string(), Format::Json, &policy());
     let checked = checked.map_err(|findings| {
         let found = findings.first().map(|finding| finding.message.clone()).unwrap_or_default();
         refused(format!("the definition of {agent} in the file is not valid: {found}"))

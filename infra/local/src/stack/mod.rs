@@ -253,6 +253,12 @@ impl Stack {
         stores.sqs.sqs.release_in_flight(&stores.sqs.webhooks).await?;
         if !options.lifelike {
             store.end_all_sessions().await?;
+            // Of what no worker could drive, the messages may be used up and the sweeper's looks far apart: there may be one now.
+            match longhaul_sweeper::Sweeper::new(store.clone()).call_up_unclaimed().await {
+                Ok(0) => {}
+                Ok(jobs) => tracing::info!(jobs, "jobs that nobody had claimed were called up"),
+                Err(error) => tracing::warn!(%error, "jobs that nobody had claimed wait for the sweeper"),
+            }
             tokio::spawn(end_sessions_of_the_dead(functions.clone(), store));
         }
 

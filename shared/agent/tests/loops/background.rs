@@ -12,6 +12,7 @@ use longhaul::engine::Entry;
 use longhaul::engine::entry::Edit;
 use longhaul::engine::job::Status;
 use longhaul::engine::journal::{Ending, StepState};
+use longhaul::forking::{self, ForkOrder, Place};
 use longhaul::outside;
 use longhaul_agent::defined::background::InBackground;
 use longhaul_agent::defined::equipment::{Equipment, Models, Opened};
@@ -337,6 +338,41 @@ async fn a_cancelled_job_that_is_replayed_asks_anew() {
         assert_eq!(started.len(), 2, "{started:?}");
         assert_eq!(started[1].0.contains("asked-anew"), edit.asks_anew(), "{started:?}");
     }
+}
+
+/// What a fork kept of a response is the other job's: a fork that is cancelled stops nothing there.
+#[tokio::test(start_paused = true)]
+async fn a_fork_leaves_the_response_of_its_source_alone() {
+    let provider = Provider::new(6, &[]);
+    let workshop = workshop(&provider, json!({}));
+    workshop
+        .run(2, async {
+            let job = workshop.submit(workshop.order("agent", json!({}))).await;
+            workshop.clock.sleep(Duration::from_secs(5)).await;
+            let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+            let id = longhaul::engine::JobId::of_key(&job.tenant, "fork");
+            let order = ForkOrder {
+                id,
+                from: Place::LastGood,
+                edit: Edit::default(),
+                repeat_effects: false,
+                traceparent: None,
+                now,
+                by: "eve".to_owned(),
+            };
+            forking::fork(&store, &job, order).await.unwrap();
+            let fork = longhaul::store::JobRef { tenant: job.tenant.clone(), job: id };
+            workshop.until(&fork, |found| found.progress.state.status() == Status::Waiting).await;
+            let now = workshop.clock.now();
+            outside::cancel(&store, &fork, "c".parse().unwrap(), "eve".to_owned(), None, now).await.unwrap();
+            workshop.until(&fork, |found| found.progress.state.status() == Status::Cancelled).await;
+            assert_eq!(names(&workshop, &fork, "model begin"), 1, "it has the response from the other job");
+            assert!(provider.cancelled.borrow().is_empty(), "{:?}", provider.cancelled.borrow());
+            workshop.ended(&job).await;
+            assert_eq!(result(&workshop, &job), json!("thought through"));
+        })
+        .await;
+    assert_eq!(provider.starts(), 1);
 }
 
 /// A job that is cancelled while its answer is made, or that fails, leaves nothing running at the provider.

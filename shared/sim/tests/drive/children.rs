@@ -216,3 +216,42 @@ async fn an_agent_that_starts_itself_comes_to_an_end() {
         })
         .await;
 }
+
+/// What a person has changed of a job holds for that job: its children bring what is theirs.
+#[tokio::test(start_paused = true)]
+async fn children_do_not_inherit_what_was_changed_of_their_parent() {
+    let mut registry = Registry::default();
+    let child = AgentRef { name: "child".parse().unwrap(), version: 1 };
+    registry
+        .add("agent", 1, async move |ctx: &mut Ctx, _: Value| {
+            let model = ctx.overrides().model.clone();
+            let replays = ctx.replays();
+            ctx.step("ready", async || match replays {
+                0 => Err(StepError::new(ErrorClass::Invalid, "not yet")),
+                _ => Ok(()),
+            })
+            .await?;
+            let of_child: Value = ctx.child("child", child.clone(), json!(null)).await?;
+            Ok(json!([model, of_child]))
+        })
+        .unwrap();
+    registry
+        .add("child", 1, async |ctx: &mut Ctx, _: Value| {
+            let overrides = ctx.overrides().clone();
+            Ok(json!([overrides.model, overrides.instructions]))
+        })
+        .unwrap();
+    let workshop = Workshop::new(Sim::faultless(), registry);
+    workshop
+        .run(1, async {
+            let job = workshop.submit(workshop.order("agent", json!(null))).await;
+            failure(&workshop, &job).await;
+            let (model, instructions) = (Some("another".to_owned()), Some("Do it well.".to_owned()));
+            let edit = Edit { model, instructions, ..Edit::default() };
+            let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+            outside::replay(&store, &job, "r".parse().unwrap(), "ada".to_owned(), None, edit, now).await.unwrap();
+            workshop.until(&job, |job: &Job| job.progress.state == JobState::Completed).await;
+            assert_eq!(result(&workshop, &job).await, json!(["another", [null, null]]));
+        })
+        .await;
+}

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use longhaul::engine::entry::Edit;
 use longhaul::engine::job::Status;
-use longhaul::engine::{AgentRef, JobState, TenantId};
+use longhaul::engine::{AgentRef, Entry, JobState, TenantId};
 use longhaul::store::StoreError;
 use longhaul::{Agent, AgentSource, Ctx, Error, ErrorClass, Registry, StepError, outside};
-use longhaul_sim::Sim;
 use longhaul_sim::workshop::Workshop;
+use longhaul_sim::{CallFaults, Faults, Sim};
 use serde_json::{Value, json};
 
 use crate::ground::{Done, failure, registry, result};
@@ -207,4 +207,79 @@ async fn a_stored_agent_that_cannot_be_read_blocks_its_job() {
             })
             .await;
     }
+}
+
+/// A cancel that comes to the journal just before an effect that may happen once would begin: behind it nothing irreversible
+/// begins, at whatever moment it comes, and what has begun is written down.
+#[tokio::test(start_paused = true)]
+async fn nothing_irreversible_begins_behind_a_cancel() {
+    let (mut kept_from, mut begun) = (0, 0);
+    for millis in 1..=160 {
+        let done = Done::default();
+        let noted = done.clone();
+        let agent = registry(async move |ctx: &mut Ctx, _: Value| {
+            ctx.step("plan", async || Ok(())).await?;
+            ctx.effect("stamp", async |_| Ok(noted.note("stamp"))).at_most_once().await
+        });
+        let latency = Duration::from_millis(10)..=Duration::from_millis(10);
+        let calls = CallFaults { latency, ..CallFaults::default() };
+        let workshop = Workshop::new(Sim::new(1, Faults { calls, ..Faults::default() }), agent);
+        let job = workshop
+            .run(1, async {
+                let job = workshop.submit(workshop.order("agent", json!({}))).await;
+                workshop.clock.sleep(Duration::from_millis(millis)).await;
+                let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+                // It may have ended by then.
+                let _late = outside::cancel(&store, &job, "c".parse().unwrap(), "ada".to_owned(), None, now).await;
+                workshop.ended(&job).await;
+                job
+            })
+            .await;
+        let batches = workshop.sim.snapshot().journals.remove(&job.job).unwrap();
+        let entries: Vec<Entry> = batches.into_iter().flat_map(|batch| batch.entries).collect();
+        let place = |is: fn(&Entry) -> bool| entries.iter().position(is);
+        let cancelled = place(|entry| matches!(entry, Entry::CancelRequested { .. }));
+        let planned = place(|entry| matches!(entry, Entry::StepCompleted { id, .. } if id.name == "plan"));
+        let started = place(|entry| matches!(entry, Entry::StepStarted { .. }));
+        let stamped = done.read().get("stamp").copied().unwrap_or_default();
+        assert_eq!(stamped, u32::from(started.is_some()), "after {millis} ms: {}", workshop.story(&job));
+        if let (Some(cancelled), Some(started)) = (cancelled, started) {
+            assert!(started < cancelled, "after {millis} ms: {}", workshop.story(&job));
+        }
+        kept_from += u32::from(planned < cancelled && planned.is_some() && started.is_none());
+        begun += u32::from(started.is_some() && cancelled.is_some());
+    }
+    assert!(kept_from > 0 && begun > 0, "both ways were met: {kept_from} and {begun}");
+}
+
+/// An agent that takes too long to tell others of its job's end does not take the time in which the end is written down.
+#[tokio::test(start_paused = true)]
+async fn leaving_ends_before_the_invocation_does() {
+    let mut agents = Registry::default();
+    let agent = Agent::new(async |ctx: &mut Ctx, _: Value| {
+        ctx.step("work", async || -> Result<(), StepError> {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            Err(StepError::new(ErrorClass::Invalid, "no"))
+        })
+        .await
+    });
+    let told = Rc::new(Cell::new(0));
+    let seen = Rc::clone(&told);
+    let agent = agent.leaving(async move |_| {
+        seen.set(seen.get() + 1);
+        std::future::pending().await
+    });
+    agents.add_agent(AgentRef { name: "agent".parse().unwrap(), version: 1 }, agent);
+    let mut workshop = Workshop::new(Sim::faultless(), agents);
+    workshop.invocation = Duration::from_secs(6);
+    workshop
+        .run(1, async {
+            let begun = workshop.clock.now();
+            let job = workshop.submit(workshop.order("agent", json!({}))).await;
+            workshop.ended(&job).await;
+            let took = begun.until(workshop.sim.job(job.job).unwrap().progress.updated_at);
+            assert!(took <= Duration::from_millis(5_100), "{took:?} of an invocation of 6 s");
+        })
+        .await;
+    assert_eq!(told.get(), 1);
 }
