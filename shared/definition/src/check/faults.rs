@@ -67,20 +67,39 @@ fn mended<T: DeserializeOwned>(value: &Value, fault: &Fault) -> Option<Value> {
         None if fault.at.is_empty() => return None,
         None => fault.at.clone(),
     };
-    let anything = [json!("x"), json!(1), json!([]), json!({}), json!(true)];
-    anything.into_iter().find_map(|something| {
+    let (holder, name) = place.rsplit_once('/')?;
+    let is_same = |next: &Fault| next.is_at(&place) || (next.at == fault.at && next.message == fault.message);
+    let without_it = |next: Option<Fault>| !next.is_some_and(|next| is_same(&next));
+    let replaced = candidates(value, holder, fault).into_iter().find_map(|something| {
         let mut other = value.clone();
         match other.pointer_mut(&place) {
             Some(there) => *there = something,
             None => {
-                let (holder, name) = place.rsplit_once('/')?;
-                object_at(&mut other, holder)?.insert(name.replace("~1", "/").replace("~0", "~"), something);
+                object_at(&mut other, holder)?.insert(unescaped(name), something);
             }
         }
-        let next = first_fault::<T>(&other);
-        next.is_none_or(|next| !next.is_at(&place) && !(next.at == fault.at && next.message == fault.message))
-            .then_some(other)
+        without_it(first_fault::<T>(&other)).then_some(other)
+    });
+    replaced.or_else(|| {
+        let mut other = value.clone();
+        object_at(&mut other, holder)?.remove(&unescaped(name))?;
+        without_it(first_fault::<T>(&other)).then_some(other)
     })
+}
+
+/// What might stand in the place of what cannot be read: the words that the fault asks for, what stands beside it in a list,
+/// and anything.
+fn candidates(value: &Value, holder: &str, fault: &Fault) -> Vec<Value> {
+    let words = fault.message.split_once(", expected ").map_or("", |(_, words)| words);
+    let words = words.split('`').skip(1).step_by(2).map(|word| json!(word));
+    let beside = value.pointer(holder).and_then(Value::as_array).into_iter().flatten().cloned();
+    let anything = [json!("x"), json!(1), json!([]), json!({}), json!(true), Value::Null];
+    words.chain(beside).chain(anything).collect()
+}
+
+/// A part of a JSON pointer as the name that it stands for.
+fn unescaped(name: &str) -> String {
+    name.replace("~1", "/").replace("~0", "~")
 }
 
 fn object_at<'a>(value: &'a mut Value, at: &str) -> Option<&'a mut Map<String, Value>> {
@@ -132,7 +151,6 @@ mod tests {
             (json!({}), &["", ""]),
             (
                 json!({"name": "a", "number": 1, "kind": "two", "inner": [{"flag": 1}, {}, 3, {"flag": true, "x/y": 1}]}),
-                // A kind that nobody could guess ends the search.
                 &["/inner/0/flag", "/inner/1", "/inner/2", "/inner/3/x~1y", "/kind"],
             ),
             (json!({"name": "a", "number": 1, "map": {"a/b": 1, "c": 2}}), &["/map/a~1b", "/map/c"]),

@@ -214,16 +214,18 @@ async fn a_stored_agent_that_cannot_be_read_blocks_its_job() {
 #[tokio::test(start_paused = true)]
 async fn nothing_irreversible_begins_behind_a_cancel() {
     let (mut kept_from, mut begun) = (0, 0);
-    for millis in 1..=160 {
+    for seed in 0..600 {
+        let millis = seed % 120;
         let done = Done::default();
         let noted = done.clone();
         let agent = registry(async move |ctx: &mut Ctx, _: Value| {
             ctx.step("plan", async || Ok(())).await?;
             ctx.effect("stamp", async |_| Ok(noted.note("stamp"))).at_most_once().await
         });
-        let latency = Duration::from_millis(10)..=Duration::from_millis(10);
+        // Calls of different length, so that either may come first.
+        let latency = Duration::from_millis(1)..=Duration::from_millis(20);
         let calls = CallFaults { latency, ..CallFaults::default() };
-        let workshop = Workshop::new(Sim::new(1, Faults { calls, ..Faults::default() }), agent);
+        let workshop = Workshop::new(Sim::new(seed, Faults { calls, ..Faults::default() }), agent);
         let job = workshop
             .run(1, async {
                 let job = workshop.submit(workshop.order("agent", json!({}))).await;
