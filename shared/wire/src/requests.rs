@@ -6,6 +6,7 @@ mod reading;
 use std::collections::BTreeMap;
 
 use longhaul_engine::entry::Edit;
+use longhaul_engine::ids::IdError;
 use longhaul_engine::limits::{LABEL_LENGTH_MAX, LABELS_MAX, WEBHOOK_EVENTS_MAX};
 use longhaul_engine::thread::{OnBusy, Thread};
 use longhaul_engine::{Seq, budget};
