@@ -17,6 +17,8 @@ export class Channel {
   #http;
   /** Where events come as a stream; undefined where they do not. @type {import("./http.js").Http | undefined} */
   #streams;
+  /** Whether that address was named by another and has brought no stream yet. */
+  #followed = false;
   #timing;
   #backoff;
   /** @type {AbortController | undefined} */
@@ -183,6 +185,7 @@ export class Channel {
       /** @type {Record<string, string>} */
       const headers = after > 0 ? { "last-event-id": String(after) } : {};
       const body = await streams.open(`/v1/jobs/${this.job}/events`, { headers, signal });
+      this.#followed = false;
       if (!body) {
         for (const watch of [...this.watches]) watch.jobEnded(after);
         await pause(this.#timing.endedMs, signal);
@@ -208,8 +211,14 @@ export class Channel {
       if (error instanceof LonghaulProblem && error.status === 406) {
         // The address that was named gives whole answers, and says where the stream is, if there is any.
         const { streams: elsewhere } = error.body;
-        this.#streams = elsewhere === undefined ? undefined : streams.at(elsewhere);
-        return elsewhere !== undefined;
+        const there = elsewhere === undefined ? undefined : streams.at(elsewhere);
+        // What names itself, or what was named and names another, would be asked in a circle without a pause.
+        const follow = there !== undefined && !this.#followed && there.url !== streams.url;
+        if (follow || there === undefined) {
+          this.#followed = follow;
+          this.#streams = there;
+          return follow;
+        }
       }
       this.#become("connecting");
       // One that has brought something is worth another.

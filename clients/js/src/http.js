@@ -43,6 +43,11 @@ export class Http {
     this.#fetch = fetch;
   }
 
+  /** The address, without a slash at its end. */
+  get url() {
+    return this.#url;
+  }
+
   /**
    * Calls and reads the answer's JSON.
    * @param {"GET" | "POST" | "PUT" | "PATCH" | "DELETE"} method

@@ -73,13 +73,15 @@ test("a stream is read to the job's end, with the token in a header", async () =
   assert.equal(requests[0].url, `/v1/jobs/${JOB}/events`);
 });
 
+const elsewhere = (streams) => (_, response) => {
+  const body = { type: "urn:longhaul:problem:no-stream-here", title: "no", status: 406, detail: "", streams };
+  response.writeHead(406, { "content-type": "application/problem+json" }).end(JSON.stringify(body));
+};
+
+const page = (_, response) =>
+  response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ events: [event(1, END)], next: 1, ended: true }));
+
 test("an address that gives whole answers says where the stream is", async () => {
-  const elsewhere = (streams) => (_, response) => {
-    const body = { type: "urn:longhaul:problem:no-stream-here", title: "no", status: 406, detail: "", streams };
-    response.writeHead(406, { "content-type": "application/problem+json" }).end(JSON.stringify(body));
-  };
-  const page = (_, response) =>
-    response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ events: [event(1, END)], next: 1, ended: true }));
   const there = `http://127.0.0.1:${server.address().port}/there`;
   script = [elsewhere(there), streamOf([written(event(1, END))])];
   assert.deepEqual(await read(client().watch(JOB)), [1]);
@@ -88,6 +90,17 @@ test("an address that gives whole answers says where the stream is", async () =>
   script = [elsewhere(undefined), page];
   assert.deepEqual(await read(client().watch(JOB)), [1]);
   assert.deepEqual(requests.map(({ stream }) => stream), [true, false], "where none streams, events are asked for");
+});
+
+test("addresses that name themselves or each other are not asked in a circle", async () => {
+  const here = `http://127.0.0.1:${server.address().port}`;
+  script = [elsewhere(`${here}/`), page];
+  assert.deepEqual(await read(client().watch(JOB)), [1]);
+  assert.deepEqual(requests.map(({ stream }) => stream), [true, false]);
+  requests.length = 0;
+  script = [elsewhere(`${here}/there`), elsewhere(here), page];
+  assert.deepEqual(await read(client().watch(JOB)), [1]);
+  assert.deepEqual(requests.map(({ stream }) => stream), [true, true, false]);
 });
 
 test("a stream that breaks off is resumed by its last event, and doubles are dropped", async () => {
