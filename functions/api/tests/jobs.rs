@@ -70,9 +70,11 @@ async fn a_submission_costs_one_write_and_one_message() {
     assert_eq!(answer.body["status"], "PENDING");
     assert_eq!(answer.body["agent"], "research@1");
     assert_eq!(answer.body["submitted_by"], "user-of-tn_a");
-    assert_eq!(world.count("PutItem"), 1);
-    assert_eq!(world.count("SendMessage"), 1);
-    assert_eq!(world.calls(), 2);
+    assert_eq!((world.count("PutItem"), world.count("SendMessage")), (1, 1));
+    // Beside it, once in some seconds, a look whether the tenant's data is being erased.
+    assert_eq!((world.count("GetItem"), world.calls()), (1, 3));
+    assert_eq!(world.by("tn_a").post("/v1/jobs", &research("more queues")).await.status, 202);
+    assert_eq!((world.count("PutItem"), world.count("SendMessage"), world.count("GetItem")), (2, 2, 1));
     // C06: there at once.
     let got = world.by("tn_a").get(answer.header("location")).await;
     assert_eq!((got.status.as_u16(), &got.body["input"]["topic"]), (200, &json!("queues")));

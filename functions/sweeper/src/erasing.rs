@@ -23,6 +23,8 @@ use serde::Serialize;
 const PAGE_JOBS: usize = 100;
 /// Jobs that are looked at together.
 const JOBS_AT_ONCE: usize = 8;
+/// The share of a sweep's time that goes to jobs; the rest is for dead letters.
+const JOBS_SHARE: f64 = 0.66;
 /// Erasures that are driven together.
 const ERASURES_AT_ONCE: usize = 4;
 
@@ -42,6 +44,9 @@ pub struct Erasings {
 pub struct Eraser<'a> {
     store: &'a AwsStore,
     clock: Clock,
+    /// Nothing of jobs is begun after it, so that time is left for the letters: those of a small tenant do not wait until
+    /// a large one's jobs are gone.
+    jobs_until: Instant,
     until: Instant,
 }
 
@@ -56,7 +61,9 @@ impl<'a> Eraser<'a> {
     /// An eraser that begins nothing more after `time`.
     #[must_use]
     pub fn new(store: &'a AwsStore, time: Duration) -> Self {
-        Self { store, clock: Clock::of_machine(), until: Instant::now().checked_add(time).unwrap_or_else(Instant::now) }
+        let now = Instant::now();
+        let after = |time| now.checked_add(time).unwrap_or(now);
+        Self { store, clock: Clock::of_machine(), jobs_until: after(time.mul_f64(JOBS_SHARE)), until: after(time) }
     }
 
     /// Drives all erasures that are due. What fails is left to the next sweep.
@@ -126,7 +133,7 @@ impl<'a> Eraser<'a> {
     }
 
     fn is_over(&self) -> bool {
-        Instant::now() >= self.until
+        Instant::now() >= self.jobs_until
     }
 }
 

@@ -164,7 +164,10 @@ impl WebSocket {
     /// Makes a delivery that was begun.
     async fn make(&self, job: &JobRef, begun: StoredDelivery, time: Time) -> Result<(), StoreError> {
         let seq = begun.delivery.seq;
-        let Some((address, event)) = self.what_to_send(job, seq).await? else { return Ok(()) };
+        let Some((address, event)) = self.what_to_send(job, seq).await? else {
+            // Where the job is gone, its deliveries are of no use to anybody; where it stands, this leaves it alone.
+            return self.store.forget(job.job).await.map(|_| ());
+        };
         if self.store.webhook_gone(job).await? {
             let settled = begun.delivery.not_wanted(time.now());
             return self.store.write_delivery(job, &settled, begun.seen).await.map(|_| ());

@@ -1,13 +1,22 @@
 //! The SDK clients: one of each in a process, made when first used, over one shared HTTP client.
 
+use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_sdk_dynamodb::config::retry::{ClassifyRetry, RetryAction};
 use aws_sdk_dynamodb::config::{Credentials, SharedCredentialsProvider};
+use aws_sdk_dynamodb::error::ProvideErrorMetadata;
+use aws_sdk_dynamodb::operation::delete_item::DeleteItemError;
+use aws_sdk_dynamodb::operation::put_item::PutItemError;
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_smithy_runtime_api::client::http::HttpConnectorSettings;
+use aws_smithy_runtime_api::client::interceptors::context::InterceptorContext;
+use aws_smithy_runtime_api::client::orchestrator::OrchestratorError;
 
 use crate::config::{AccessKey, Aws, Config};
 use crate::connector::SharedConnections;
@@ -125,7 +134,11 @@ impl Clients {
 
     pub(crate) fn dynamodb(&self) -> &aws_sdk_dynamodb::Client {
         self.dynamodb.get_or_init(|| {
-            let mut config = aws_sdk_dynamodb::config::Builder::from(&self.shared).interceptor(self.counts.clone());
+            let mut config = aws_sdk_dynamodb::config::Builder::from(&self.shared)
+                .interceptor(self.counts.clone())
+                .retry_classifier(TransactionConflicts::<PutItemError>::of_operation())
+                .retry_classifier(TransactionConflicts::<UpdateItemError>::of_operation())
+                .retry_classifier(TransactionConflicts::<DeleteItemError>::of_operation());
             config.set_endpoint_url(self.aws.dynamodb_url.clone());
             aws_sdk_dynamodb::Client::from_conf(config.build())
         })
@@ -194,4 +207,33 @@ fn timeouts(try_seconds: u64, call_seconds: u64) -> TimeoutConfig {
         .operation_attempt_timeout(Duration::from_secs(try_seconds))
         .operation_timeout(Duration::from_secs(call_seconds))
         .build()
+}
+
+/// A plain write that meets a transaction under way is refused, which the SDK takes for final. It has changed nothing, and
+/// a submission to a thread is such a transaction: a worker's write must not fail by it.
+#[derive(Debug)]
+struct TransactionConflicts<E>(PhantomData<E>);
+
+impl<E> TransactionConflicts<E> {
+    const fn of_operation() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<E> ClassifyRetry for TransactionConflicts<E>
+where
+    E: ProvideErrorMetadata + std::error::Error + Debug + Send + Sync + 'static,
+{
+    fn classify_retry(&self, context: &InterceptorContext) -> RetryAction {
+        let error = context.output_or_error().and_then(Result::err);
+        let error = error.and_then(OrchestratorError::as_operation_error).and_then(|error| error.downcast_ref::<E>());
+        match error.and_then(ProvideErrorMetadata::code) {
+            Some("TransactionConflictException") => RetryAction::transient_error(),
+            Some(_) | None => RetryAction::NoActionIndicated,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "transaction conflicts"
+    }
 }

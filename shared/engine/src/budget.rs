@@ -11,6 +11,10 @@ use crate::job::Totals;
 use crate::limits;
 use crate::time::Timestamp;
 
+/// What a look at something that is made elsewhere has in the journal: itself, and the wait before it. How often one must
+/// look is not the job's choice, so that neither counts as a step of its work.
+pub const STEPS_OF_A_LOOK: u64 = 2;
+
 /// The most that a job may use; a part that is not named is bounded by [`limits`] or not at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -85,7 +85,8 @@ impl Usage {
 pub struct Totals {
     /// Tokens of its model calls, also of attempts that were thrown away and of child jobs that have ended.
     pub usage: Usage,
-    /// Steps that have an outcome, those of child jobs that have ended included.
+    /// Steps that have an outcome, those of child jobs that have ended included. A look at what is made elsewhere, and the
+    /// wait before it, are none.
     pub steps: u64,
 }
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::budget::Held;
+use crate::budget::{Held, STEPS_OF_A_LOOK};
 use crate::entry::{Batch, Edit, Entry, StepId, StepKind, WaitEnd, WaitFor};
 use crate::failure::ErrorClass;
 use crate::ids::{Epoch, JobId, Nonce, Seq, SignalKey, SignalName, StepKey};
@@ -35,8 +35,6 @@ pub struct Journal {
     /// The last replay that changed what the job asks its models.
     asks_anew: Option<Seq>,
     totals: Totals,
-    /// Of the outcomes in the totals, those that were looks.
-    looks: u64,
     /// What each child has used as far as it is in the totals, by the signal of its end.
     counted: BTreeMap<SignalName, Totals>,
     replays: u32,
@@ -57,7 +55,6 @@ impl Default for Journal {
             cancel: None,
             edit: Edit::default(),
             asks_anew: None,
-            looks: 0,
             totals: Totals::default(),
             counted: BTreeMap::new(),
             replays: 0,
@@ -111,9 +108,11 @@ impl Journal {
             Entry::Claimed { epoch, session: _, takeover } => self.claimed(at, nonce, epoch, takeover),
             Entry::StepStarted { id } => self.record(at, id, StepState::Started)?,
             Entry::StepCompleted { id, attempt: _, started_at: _, output, usage, look } => {
-                self.looks = self.looks.saturating_add(u64::from(look));
                 self.totals.usage = self.totals.usage.plus(usage);
                 self.record(at, id, StepState::Completed { output })?;
+                if look {
+                    self.totals.steps = self.totals.steps.saturating_sub(STEPS_OF_A_LOOK);
+                }
             }
             Entry::AttemptFailed { id, attempt, started_at: _, failure: _, retry_at, usage } => {
                 self.totals.usage = self.totals.usage.plus(usage);
@@ -341,14 +340,6 @@ impl Journal {
     #[must_use]
     pub const fn totals(&self) -> &Totals {
         &self.totals
-    }
-
-    /// What the job has used as its budget counts it: a look at what is made elsewhere, and the wait before it, are no steps
-    /// of its work.
-    #[must_use]
-    pub const fn counted(&self) -> Totals {
-        let steps = self.totals.steps.saturating_sub(self.looks.saturating_mul(2));
-        Totals { steps, ..self.totals }
     }
 
     /// The replay from which on the job asks its models something else than before; none when no replay changed that.

@@ -72,7 +72,7 @@ async fn allowance(shared: &Rc<Shared>, id: &StepId, shares: u64, limit: Budget)
         // The part of children that run already is taken off before the rest is shared.
         let held = shared.held.get().plus(journal.held_for_children());
         let now = shared.clock.now();
-        shared.budget.get().share(&journal.counted(), held, shares, shared.order.submitted_at, now)
+        shared.budget.get().share(journal.totals(), held, shares, shared.order.submitted_at, now)
     };
     match share {
         Ok(share) => share.least(limit),

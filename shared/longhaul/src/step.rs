@@ -236,7 +236,7 @@ where
         Some(_) | None => shared.rest_without_time(&id.key).await,
     };
     let needs = Held::for_step(options.reserve_tokens, options.reserve_micros);
-    let _reserved = reserve(shared, needs, started_at).await;
+    let _reserved = reserve(shared, needs, options.look, started_at).await;
     let busy = shared.busy();
     let mut settling = None;
     if id.kind == StepKind::EffectOnce {
@@ -324,12 +324,16 @@ impl Drop for Reserved {
 }
 
 /// Reserves what a step may need. Does not return when the budget has no room: the job ends with what it has.
-async fn reserve(shared: &Rc<Shared>, needs: Held, now: Timestamp) -> Reserved {
+async fn reserve(shared: &Rc<Shared>, needs: Held, look: bool, now: Timestamp) -> Reserved {
     let wanted = shared.held.get().plus(needs);
     let checked = {
         let journal = shared.journal.borrow();
         let held = wanted.plus(journal.held_for_children());
-        budget::check(&shared.budget.get(), &journal.counted(), held, shared.order.submitted_at, now)
+        let mut totals = *journal.totals();
+        if look {
+            totals.steps = totals.steps.saturating_sub(budget::STEPS_OF_A_LOOK);
+        }
+        budget::check(&shared.budget.get(), &totals, held, shared.order.submitted_at, now)
     };
     match checked {
         Ok(()) => {

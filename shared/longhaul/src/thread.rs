@@ -46,12 +46,24 @@ pub(crate) async fn submit<S: Store>(store: &S, job: &Job, thread: &Thread) -> R
 /// The first job of a line whose item has not ended. Those before it will be taken out by whoever stands behind them.
 async fn first_open<S: Store>(store: &S, at: &ThreadRef, line: &Line) -> Result<Option<JobId>, StoreError> {
     for place in &line.places {
-        let job = store.job(&JobRef { tenant: at.tenant.clone(), job: place.job }).await?;
-        if job.is_some_and(|job| !job.progress.state.is_terminal()) {
-            return Ok(Some(place.job));
+        match seen(store, &JobRef { tenant: at.tenant.clone(), job: place.job }).await? {
+            Some(job) if !job.progress.state.is_terminal() => return Ok(Some(place.job)),
+            Some(_) | None => {}
         }
     }
     Ok(None)
+}
+
+/// A job of a line; none when it has expired, was erased, or cannot be read: nobody will drive that one, and neither a
+/// thread nor another job's end must stand still for it.
+async fn seen<S: Store>(store: &S, job: &JobRef) -> Result<Option<Job>, StoreError> {
+    match store.job(job).await {
+        Err(error @ StoreError::Corrupt { .. }) => {
+            tracing::error!(job = %job.job, %error, "a job cannot be read; its thread goes on without it");
+            Ok(None)
+        }
+        read => read,
+    }
 }
 
 /// Whether the turn of a place is over. An item that has not ended is looked after by itself, so that its journal needs
@@ -61,8 +73,7 @@ async fn first_open<S: Store>(store: &S, at: &ThreadRef, line: &Line) -> Result<
 /// Store errors, and a journal of a newer version.
 pub(crate) async fn is_over<S: Store>(store: &S, at: &ThreadRef, place: Place) -> Result<bool, OutsideError> {
     let reference = JobRef { tenant: at.tenant.clone(), job: place.job };
-    match store.job(&reference).await? {
-        // It has expired or was erased.
+    match seen(store, &reference).await? {
         None => return Ok(true),
         Some(job) if !job.progress.state.is_terminal() => return Ok(false),
         Some(_) => {}
@@ -110,7 +121,16 @@ pub(crate) async fn call<S: Store>(
 ) -> Result<(), StoreError> {
     for place in places.iter().take_while(|place| place.job != but) {
         let reference = JobRef { tenant: at.tenant.clone(), job: place.job };
-        let Some(job) = store.job(&reference).await? else { continue };
+        let job = match seen(store, &reference).await {
+            Ok(Some(job)) => job,
+            Ok(None) => continue,
+            // A newer worker drives it, and needs no more than the message.
+            Err(StoreError::Newer { .. }) => {
+                call_up(store, &reference).await;
+                break;
+            }
+            Err(error) => return Err(error),
+        };
         if job.progress.state.is_terminal() {
             continue;
         }

@@ -41,8 +41,8 @@ fn worker(ground: &Ground) -> (Worker<AwsStore>, Bench) {
     (Worker::new(ground.store.clone(), bench.registry()), bench)
 }
 
-/// Has a worker handle every message that is there.
-async fn work(ground: &Ground) {
+/// Has a worker, on whose bench "fragile" fails, handle every message that is there.
+pub(crate) async fn work(ground: &Ground) {
     let (worker, _bench) = worker(ground);
     let visible = ground.depth().await.visible;
     if visible > 0 {
@@ -183,6 +183,20 @@ async fn of_a_tenant_nothing_is_left_but_the_record() {
     assert!(jobs == 4 && items > 20 && objects >= 1 && letters == 1, "{:?}", record.erased);
     assert_eq!(ground.store.erasures(&tenant("leaver")).await.unwrap(), [record]);
     assert_eq!(ground.store.due_erasures(now()).await.unwrap(), []);
+}
+
+/// A job that nobody can read, and so nobody would ever end, goes with the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_cannot_be_read_holds_up_no_erasure() {
+    let ground = Ground::lay().await;
+    for agent in ["waits", "ten"] {
+        let job = ground.submit(order("leaver", agent, json!({}))).await;
+        work(&ground).await;
+        ground.spoil(&job).await;
+    }
+    let erasure = begin(&ground, "leaver").await;
+    finish(&ground, &restless(&ground).await, std::slice::from_ref(&erasure)).await;
+    assert_eq!(of(&ground.items().await, "leaver"), Vec::<&Value>::new());
 }
 
 /// Jobs of a thread: the one whose turn it is, and one that waits for it in the line.

@@ -7,7 +7,7 @@ use longhaul::engine::ids::JobId;
 use longhaul::engine::job::Order;
 use longhaul::engine::{AgentRef, Entry, Job, JobState, Seq, Timestamp};
 use longhaul::outside;
-use longhaul::store::{JobRef, Store};
+use longhaul::store::{JobRef, Store, StoreError};
 use longhaul_aws::{AwsStore, Config};
 use longhaul_local::stores::sqs::{QueueDepth, QueueName};
 use longhaul_local::stores::{Stores, StoresConfig};
@@ -48,22 +48,44 @@ impl Ground {
         self.store_with(&[("AWS_ENDPOINT_URL_DYNAMODB", deaf_endpoint())]).await
     }
 
-    /// Every item of the table as DynamoDB tells it.
-    pub(crate) async fn items(&self) -> Vec<Value> {
+    /// A call of the table without our client: what it cannot read or would never write.
+    async fn call(&self, action: &str, body: &Value) -> Value {
         let call = reqwest::Client::new()
             .post(self.stores.dynamodb.endpoint())
-            .header("x-amz-target", "DynamoDB_20120810.Scan")
+            .header("x-amz-target", format!("DynamoDB_20120810.{action}"))
             .header("content-type", "application/x-amz-json-1.0")
             .header("x-amz-date", "20260101T000000Z")
             .header(
                 "authorization",
                 "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/dynamodb/aws4_request, SignedHeaders=host, Signature=0",
             )
-            .body(json!({ "TableName": self.stores.dynamodb.table(), "ConsistentRead": true }).to_string());
-        let text = call.send().await.unwrap().text().await.unwrap();
-        let answer: Value = serde_json::from_str(&text).unwrap();
+            .body(body.to_string());
+        let response = call.send().await.unwrap();
+        let (status, text) = (response.status(), response.text().await.unwrap());
+        assert!(status.is_success(), "{action}: {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// Every item of the table as DynamoDB tells it.
+    pub(crate) async fn items(&self) -> Vec<Value> {
+        let asked = json!({ "TableName": self.stores.dynamodb.table(), "ConsistentRead": true });
+        let answer = self.call("Scan", &asked).await;
         assert!(answer["LastEvaluatedKey"].is_null(), "one page holds it all");
-        answer["Items"].as_array().unwrap_or_else(|| panic!("{text}")).clone()
+        answer["Items"].as_array().unwrap_or_else(|| panic!("{answer}")).clone()
+    }
+
+    /// Makes a job's item one that nobody can read.
+    pub(crate) async fn spoil(&self, job: &JobRef) {
+        let asked = json!({
+            "TableName": self.stores.dynamodb.table(),
+            "Key": { "PK": { "S": format!("JOB#{}", job.job) }, "SK": { "S": "JOB" } },
+            "UpdateExpression": "SET #status = :status",
+            "ConditionExpression": "attribute_exists(PK)",
+            "ExpressionAttributeNames": { "#status": "status" },
+            "ExpressionAttributeValues": { ":status": { "S": "NEVER HEARD OF" } },
+        });
+        self.call("UpdateItem", &asked).await;
+        assert!(matches!(self.store.job(job).await, Err(StoreError::Corrupt { .. })));
     }
 
     /// The paths of all objects, without what the server notes of them beside.

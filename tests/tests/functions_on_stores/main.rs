@@ -23,6 +23,7 @@ mod queue_faults;
 mod stream;
 mod sweeper;
 mod table_faults;
+mod threads;
 mod watchers;
 mod webhooks;
 mod worker;

@@ -113,8 +113,9 @@ async fn conditional_writes(
     outcomes
 }
 
-/// We make no transactions, so no list of reasons ever comes; the single reasons do, as errors of their own. None of them
-/// becomes "already done", and only those are tried again that can pass.
+/// Only submissions to threads are transactions, so that what comes here are single reasons, as errors of their own, a
+/// write's that met such a transaction among them. None of them becomes "already done", and only those are tried again that
+/// can pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c02_no_throttle_or_conflict_is_taken_for_an_answer() {
     let (ground, front, store) = fronted().await;
@@ -127,7 +128,7 @@ async fn c02_no_throttle_or_conflict_is_taken_for_an_answer() {
         let (status, name, tries) = match (row["class"].as_str().unwrap(), reason) {
             ("lost_race_or_duplicate", None) => continue,
             ("contention" | "contention_reread", Some("TransactionConflict")) => {
-                (StatusCode::BAD_REQUEST, "TransactionConflictException", 1)
+                (StatusCode::BAD_REQUEST, "TransactionConflictException", 4)
             }
             ("throttle", Some("ThrottlingError")) => (StatusCode::BAD_REQUEST, "ThrottlingException", 4),
             ("throttle", Some("ProvisionedThroughputExceeded")) => {

@@ -5,6 +5,7 @@ use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts;
 use longhaul::engine::{Delivery, Job, Seq};
+use longhaul::store::JobRef;
 use longhaul_aws::AwsStore;
 use longhaul_wire::deliveries::{DeliveryList, DeliveryView, delivery_seq, reported};
 use longhaul_wire::problem::ProblemBody;
@@ -76,6 +77,15 @@ async fn never_ordered(store: &AwsStore, item: &Job, seq: Seq) -> Result<Option<
     Ok(event.map(|event| Delivery::ordered(seq, event.kind.as_str().to_owned(), now())))
 }
 
+/// Takes back that a webhook had said that it wants no more. Before the delivery is ordered, which would not be made
+/// otherwise; and only for one that can be.
+async fn wanted_again(store: &AwsStore, job: &JobRef) -> Result<(), Refused> {
+    if store.webhook_gone(job).await? {
+        store.set_webhook_gone(job, false, now()).await?;
+    }
+    Ok(())
+}
+
 /// Delivers an event once more, whatever became of it before. A webhook that had said that it wants no more is asked
 /// again, and so are later events of the job. An event that the job reports and that was never delivered is delivered now.
 #[utoipa::path(
@@ -101,16 +111,15 @@ pub(super) async fn resend(
     let item = watch::item(store, &reference).await?;
     let unknown = || Refused(Problem::NoSuchDelivery { delivery: id.clone() });
     let seq = delivery_seq(job, &id).ok_or_else(unknown)?;
-    if store.webhook_gone(&reference).await? {
-        store.set_webhook_gone(&reference, false, now()).await?;
-    }
     for _ in 0..WRITE_TRIES_MAX {
         let Some(stored) = store.delivery(&reference, seq).await? else {
             let ordered = never_ordered(store, &item, seq).await?.ok_or_else(unknown)?;
+            wanted_again(store, &reference).await?;
             store.order_delivery(&reference, &ordered).await?;
             store.send_delivery(&reference, seq, std::time::Duration::ZERO).await?;
             return Ok(json(StatusCode::ACCEPTED, &DeliveryView::of(job, &ordered)));
         };
+        wanted_again(store, &reference).await?;
         let again = stored.delivery.ordered_again(now());
         if store.write_delivery(&reference, &again, stored.seen).await?.is_some() {
             store.send_delivery(&reference, seq, std::time::Duration::ZERO).await?;

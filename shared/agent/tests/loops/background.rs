@@ -287,6 +287,16 @@ async fn a_response_that_takes_for_ever_is_stopped_and_begun_anew() {
     assert_eq!(provider.started.borrow().len(), 2);
 }
 
+/// What is one step when it is waited for is one step when it is looked after.
+#[tokio::test(start_paused = true)]
+async fn a_response_in_the_background_is_one_step_of_a_budget() {
+    let provider = Provider::new(3, &[Fate::Answered]);
+    let workshop = workshop(&provider, json!({"budget": {"steps": 1}}));
+    let job = finish(&workshop, 1).await;
+    assert_eq!(result(&workshop, &job), json!("thought through"), "{:?}", workshop.journal(&job).ending());
+    assert_eq!(workshop.journal(&job).totals().steps, 1);
+}
+
 /// Too many of them fail the job as any other answers that do not come, and a person can have it tried anew.
 #[tokio::test(start_paused = true)]
 async fn a_job_whose_responses_took_for_ever_can_be_replayed() {

@@ -28,8 +28,6 @@ use super::{AwsStore, refused, unavailable};
 const LETTERS_AT_ONCE: i32 = 10;
 /// How long a letter that was looked at stays out of sight should the sweep die: until the next one, and longer than one.
 const LETTERS_HIDDEN_SECONDS: i32 = 60;
-/// Letters of others that one pass holds: what a queue lets be in hand at a time (SQS: 120,000), and a small memory.
-const LETTERS_HELD_MAX: usize = 100_000;
 /// What is done to them.
 const LETTERS: &str = "removing dead letters";
 
@@ -99,8 +97,10 @@ impl AwsStore {
         };
         let reader = Reader::unversioned(&item, "a job item");
         let seen = reader.mark("last_write")?;
-        let ended = matches!(reader.text("status")?, "COMPLETED" | "FAILED" | "CANCELLED");
-        let imported = reader.json::<Value>("order")?.pointer("/origin/from").is_some_and(|from| from == "imported");
+        // What cannot be read counts as open: asked to end, it says what is wrong with it.
+        let ended = reader.text("status").is_ok_and(|status| matches!(status, "COMPLETED" | "FAILED" | "CANCELLED"));
+        let order = reader.json::<Value>("order").unwrap_or_default();
+        let imported = order.pointer("/origin/from").is_some_and(|from| from == "imported");
         Ok(if ended || imported { Standing::Ended { seen } } else { Standing::Open { seen } })
     }
 
@@ -221,8 +221,13 @@ impl AwsStore {
         until: Instant,
     ) -> Result<(BTreeMap<TenantId, u64>, bool), StoreError> {
         let (mut removed, mut others) = (BTreeMap::new(), Vec::new());
+        // Asked first: what this sweep takes in hand shows in the count for up to a minute.
+        let in_hand = self.dead_letters_in_hand().await?;
+        // Handing a letter back takes as long as receiving it.
+        let began = Instant::now();
+        let until = began + until.saturating_duration_since(began) / 2;
         let whole = loop {
-            if Instant::now() >= until || others.len() >= LETTERS_HELD_MAX {
+            if Instant::now() >= until {
                 break false;
             }
             let messages = self.receive_dead_letters().await?;
@@ -244,7 +249,7 @@ impl AwsStore {
             self.delete_dead_letters(own).await?;
         };
         self.give_back_dead_letters(others).await?;
-        Ok((removed, whole && !self.dead_letters_in_hand().await?))
+        Ok((removed, whole && !in_hand))
     }
 
     async fn receive_dead_letters(&self) -> Result<Vec<Message>, StoreError> {

@@ -70,7 +70,10 @@ impl<S: Store> Invocation<'_, S> {
                 }
                 Turn::Wait => {
                     tracing::debug!(job = %order.id, thread = %at.thread, "it is another job's turn");
-                    self.interrupt(order, &line).await?;
+                    // A job that was opened again stands behind jobs that were asked for after it.
+                    if place.replays == 0 {
+                        self.interrupt(order, &line).await?;
+                    }
                     return Ok(false);
                 }
             }
