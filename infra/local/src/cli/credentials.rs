@@ -74,6 +74,12 @@ impl Credentials {
         Ok(Self { path: folder.join(FILE) })
     }
 
+    /// The file of a test.
+    #[cfg(test)]
+    pub(super) fn at(folder: &Path) -> Self {
+        Self { path: folder.join(FILE) }
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

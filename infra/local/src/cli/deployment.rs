@@ -147,7 +147,7 @@ impl Tokens {
             Self::Kept(kept) => {
                 let mut kept = kept.lock().await;
                 if kept.1.expires_within(RENEW_BEFORE_SECONDS) {
-                    renew(&mut kept).await?;
+                    renew(Credentials::open()?, &mut kept).await?;
                 }
                 Ok(kept.1.access_token.clone())
             }
@@ -164,7 +164,7 @@ impl Tokens {
             Self::Kept(kept) => {
                 let mut kept = kept.lock().await;
                 if kept.1.access_token == refused {
-                    renew(&mut kept).await?;
+                    renew(Credentials::open()?, &mut kept).await?;
                 }
                 Ok(Some(kept.1.access_token.clone()).filter(|token| token != refused))
             }
@@ -174,12 +174,16 @@ impl Tokens {
 
 /// Another token in the place of the one that is kept. Commands that run at the same time do it one after the other: a
 /// provider takes a refresh token once, and some take its second use for theft and end the login.
-async fn renew((url, kept): &mut (String, Kept)) -> Result<(), CliError> {
-    let locked = Credentials::open()?.locked().await?;
-    if let Some(other) = locked.get(url)?.filter(|other| other.access_token != kept.access_token)
-        && !other.expires_within(RENEW_BEFORE_SECONDS)
-    {
-        *kept = other;
+///
+/// # Errors
+/// [`CliError::NotLoggedIn`] when somebody has logged out meanwhile, and [`CliError::Login`].
+async fn renew(credentials: Credentials, (url, kept): &mut (String, Kept)) -> Result<(), CliError> {
+    let locked = credentials.locked().await?;
+    let latest = locked.get(url)?.ok_or_else(|| CliError::NotLoggedIn { url: url.clone() })?;
+    let is_other = latest.access_token != kept.access_token;
+    // Also where its token is no good any more: its refresh token is the one that nobody has used.
+    *kept = latest;
+    if is_other && !kept.expires_within(RENEW_BEFORE_SECONDS) {
         return Ok(());
     }
     *kept = login::renewed(url, kept).await?;
@@ -189,7 +193,74 @@ async fn renew((url, kept): &mut (String, Kept)) -> Result<(), CliError> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::sync::Mutex as StdMutex;
+
+    use axum::routing::{get, post};
+    use axum::{Json, Router};
+    use serde_json::json;
+
+    use super::super::credentials::{Grant, now};
     use super::*;
+
+    /// The address of an identity provider, and what it is asked for tokens.
+    async fn provider() -> (String, Arc<StdMutex<Vec<String>>>) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let description = json!({ "issuer": url, "token_endpoint": format!("{url}/token") });
+        let asked = Arc::<StdMutex<Vec<String>>>::default();
+        let notes = Arc::clone(&asked);
+        let give = async move |form: String| {
+            notes.lock().unwrap().push(form);
+            Json(json!({ "access_token": "a-3", "expires_in": 3_600, "refresh_token": "r-3" }))
+        };
+        let routes = Router::new()
+            .route("/.well-known/openid-configuration", get(async move || Json(description)))
+            .route("/token", post(give));
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        (url, asked)
+    }
+
+    #[tokio::test]
+    async fn a_refresh_token_is_used_once_and_a_logout_stays() {
+        const URL: &str = "https://x.example";
+        let (issuer, asked) = provider().await;
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = || Credentials::at(folder.path());
+        let kept = |number: u32, expires_in: u64| Kept {
+            grant: Grant::Device,
+            issuer: issuer.clone(),
+            client_id: "cli".to_owned(),
+            audience: None,
+            scopes: Vec::new(),
+            access_token: format!("a-{number}"),
+            refresh_token: Some(format!("r-{number}")),
+            expires_at: Some(now() + expires_in),
+        };
+        let put = async |kept| file().locked().await.unwrap().put(URL, kept).unwrap();
+
+        // Another command has renewed it.
+        put(Some(kept(2, 3_600))).await;
+        let mut mine = (URL.to_owned(), kept(1, 0));
+        renew(file(), &mut mine).await.unwrap();
+        assert_eq!(mine.1.access_token, "a-2");
+        assert!(asked.lock().unwrap().is_empty());
+
+        // It has, and that token has run out, too.
+        put(Some(kept(2, 0))).await;
+        mine.1 = kept(1, 0);
+        renew(file(), &mut mine).await.unwrap();
+        let forms = asked.lock().unwrap().clone();
+        assert!(matches!(&forms[..], [form] if form.contains("refresh_token=r-2")), "{forms:?}");
+        assert_eq!(mine.1.access_token, "a-3");
+        assert_eq!(file().get(URL).unwrap().as_ref(), Some(&mine.1));
+
+        // Somebody has logged out.
+        put(None).await;
+        let refused = renew(file(), &mut mine).await;
+        assert!(matches!(refused, Err(CliError::NotLoggedIn { .. })), "{refused:?}");
+        assert_eq!(file().get(URL).unwrap(), None);
+        assert_eq!(asked.lock().unwrap().len(), 1);
+    }
 
     #[test]
     fn tokens_go_nowhere_in_the_clear() {
