@@ -33,6 +33,8 @@ const PASSED_OVER_MS: u64 = 5_000;
 const MESSAGE_CHARS_MAX: usize = 4_000;
 /// Posts under way at once.
 const POSTS_AT_ONCE: usize = 32;
+/// Jobs whose subscribers are looked up at once: a process drives hundreds, and the last of them is to be in time, too.
+const LOOKUPS_AT_ONCE: usize = 16;
 
 /// A step's pieces that nobody was sent yet, joined.
 struct Gathered {
@@ -116,10 +118,18 @@ impl Broadcast {
             self.told.notified().await;
             tokio::time::sleep(Duration::from_millis(GATHERED_MS)).await;
             let gathered = self.gathered.take();
+            let mut by_job: BTreeMap<JobId, Vec<Delta>> = BTreeMap::new();
+            for Gathered { delta, .. } in gathered.into_values().flatten() {
+                by_job.entry(delta.job.job).or_default().push(delta);
+            }
+            let heard: Vec<(Rc<[Subscriber]>, Vec<Delta>)> = stream::iter(by_job)
+                .map(|(job, deltas)| async move { (self.subscribers(job).await, deltas) })
+                .buffered(LOOKUPS_AT_ONCE)
+                .collect()
+                .await;
             let mut posts = Vec::new();
-            for of_step in gathered.into_values().flatten() {
-                let subscribers = self.subscribers(&of_step.delta).await;
-                posts.extend(self.addressed(&subscribers, of_step.delta, clock.now()));
+            for (subscribers, deltas) in heard {
+                posts.extend(deltas.into_iter().flat_map(|delta| self.addressed(&subscribers, delta, clock.now())));
             }
             // Each connection's messages one after the other, the connections side by side.
             let mut by_connection: BTreeMap<String, Vec<Rc<str>>> = BTreeMap::new();
@@ -151,8 +161,7 @@ impl Broadcast {
         }
     }
 
-    async fn subscribers(&self, delta: &Delta) -> Rc<[Subscriber]> {
-        let job = delta.job.job;
+    async fn subscribers(&self, job: JobId) -> Rc<[Subscriber]> {
         let fresh = |watched: &Watched| watched.since.elapsed() < Duration::from_millis(SUBSCRIBERS_KEPT_MS);
         if let Some(watched) = self.watched.borrow().get(&job).filter(|watched| fresh(watched)) {
             return Rc::clone(&watched.subscribers);
