@@ -16,11 +16,8 @@ use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, client_async, connect_async};
 
-/// Longest that a reader waits for the next message: some jobs of a crowd wait for a worker first.
+/// Longest that a reader waits for the next message, on a machine that the crowd keeps busy.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// Jobs of the crowd for each worker process beyond the usual ones. A worker drives ten at a time, so that some rounds of
-/// jobs follow each other and nobody waits for long without a word.
-const JOBS_PER_WORKER: usize = 50;
 /// Handshakes at once: a crowd comes within seconds, not within one round trip.
 const HANDSHAKES_AT_ONCE: usize = 8;
 /// Wait of a reader that the gateway has no time for, before it comes again: what the clients do, too.
@@ -186,8 +183,7 @@ fn one_who_does_not_read_slows_nobody() {
 #[test]
 fn many_jobs_with_a_reader_each() {
     let jobs = number("LONGHAUL_WATCHED_JOBS", 25);
-    let workers = (4 + jobs / JOBS_PER_WORKER).to_string();
-    let stack = Stack::up(&["--think-ms", "1000", "--workers", &workers]);
+    let stack = Stack::up(&["--think-ms", "1000"]);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let (url, token) = (format!("{}/v1/jobs", stack.address("api")), stack.token("local"));
     let http = reqwest::Client::new();
