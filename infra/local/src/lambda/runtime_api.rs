@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
@@ -41,6 +42,14 @@ const RESPONSE_MODE_HEADER: &str = "lambda-runtime-function-response-mode";
 /// Pieces of an answer that wait for whoever reads them: more than a few, and a process would write ahead of a reader
 /// that is not there any more.
 const CHUNKS_WAITING_MAX: usize = 16;
+
+/// How long a piece may wait for a reader. One that takes longer has stopped reading: its answer ends here, and it resumes
+/// the stream when it reads again. Held until the invocation's deadline, the whole process would be killed for it, with
+/// the answers that it writes for others.
+const READER_PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long before that deadline no reader is waited for any more.
+const DEADLINE_RESERVE: Duration = Duration::from_secs(1);
 
 /// The running Runtime API server. It ends when the value is dropped.
 #[derive(Debug)]
@@ -165,7 +174,7 @@ async fn response(
 ) -> Result<Response, Refusal> {
     let slot = slots.find(function, instance)?;
     if headers.get(RESPONSE_MODE_HEADER).is_some_and(|mode| mode.as_bytes().eq_ignore_ascii_case(b"streaming")) {
-        return pass_on(&slot, &request_id, body).await;
+        return pass_on(&slot, &request_id, body, READER_PATIENCE).await;
     }
     match to_bytes(body, PAYLOAD_MAX_BYTES).await {
         Ok(payload) => slot.answer(&request_id, Answer::Done(payload)).map(|()| accepted()),
@@ -183,10 +192,10 @@ async fn response(
 }
 
 /// Passes an answer on as it is written. When nobody reads it any more the rest is not waited for: the process sees its
-/// connection end, and goes on to its next work.
-async fn pass_on(slot: &Slot, request_id: &str, body: Body) -> Result<Response, Refusal> {
+/// connection end, and goes on to its next work. The same when a piece is not taken for as long as `patience`.
+async fn pass_on(slot: &Slot, request_id: &str, body: Body, patience: Duration) -> Result<Response, Refusal> {
     let (chunks, taken) = mpsc::channel(CHUNKS_WAITING_MAX);
-    slot.begin_stream(request_id, taken)?;
+    let deadline = Duration::from_millis(slot.begin_stream(request_id, taken)?).saturating_sub(DEADLINE_RESERVE);
     let mut pieces = body.into_data_stream();
     loop {
         let piece = tokio::select! {
@@ -195,8 +204,15 @@ async fn pass_on(slot: &Slot, request_id: &str, body: Body) -> Result<Response, 
         };
         match piece {
             Some(Ok(piece)) => {
-                if chunks.send(piece).await.is_err() {
-                    break;
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let left = patience.min(deadline.saturating_sub(now));
+                match tokio::time::timeout(left, chunks.send(piece)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_gone)) => break,
+                    Err(_elapsed) => {
+                        tracing::debug!(request_id, waited = ?left, "an answer was ended, since its reader takes nothing");
+                        break;
+                    }
                 }
             }
             Some(Err(error)) => {
@@ -267,5 +283,49 @@ impl IntoResponse for Refusal {
         };
         let body = serde_json::json!({ "errorType": error_type, "errorMessage": self.to_string() });
         (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+    use futures::stream;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn work(id: &str, deadline_ms: u64) -> (Work, oneshot::Receiver<Answer>) {
+        let (answer, answered) = oneshot::channel();
+        let (arn, trace, payload) = (String::new(), String::new(), Bytes::new());
+        (Work { request_id: id.to_owned(), deadline_ms, arn, trace, payload, answer }, answered)
+    }
+
+    /// What the process goes on writing for a reader that takes nothing is ended, and its other work is not touched:
+    /// after a while, or before its deadline if that is nearer.
+    #[tokio::test]
+    async fn a_reader_that_takes_nothing_ends_its_own_answer_only() {
+        for (deadline_ms, patience) in [(u64::MAX, Duration::from_millis(50)), (0, Duration::MAX)] {
+            let slot = Slot::new(2);
+            let ((stuck, stuck_answered), (other, other_answered)) = (work("stuck", deadline_ms), work("other", 0));
+            let (fetched, ()) = tokio::join!(slot.next(), async {
+                tokio::task::yield_now().await;
+                assert!(slot.offer(stuck) && slot.offer(other));
+            });
+            assert_eq!(fetched.unwrap().request_id, "stuck");
+            slot.next().await.unwrap();
+            let endless = stream::repeat_with(|| Ok::<_, std::io::Error>(Bytes::from_static(b"x")));
+            let passed = pass_on(&slot, "stuck", Body::from_stream(endless), patience).await;
+            assert_eq!(passed.unwrap().status(), StatusCode::ACCEPTED);
+            let Answer::Streamed(Streamed { mut chunks, done }) = stuck_answered.await.unwrap() else { panic!() };
+            done.await.unwrap();
+            let mut waiting = 0;
+            while chunks.recv().await.is_some() {
+                waiting += 1;
+            }
+            assert_eq!(waiting, CHUNKS_WAITING_MAX);
+            assert_eq!(slot.request_ids(), ["other"]);
+            slot.answer("other", Answer::Done(Bytes::new())).unwrap();
+            assert!(matches!(other_answered.await, Ok(Answer::Done(_))));
+        }
     }
 }

@@ -115,8 +115,8 @@ struct Up {
 /// What a process owes for an invocation.
 #[derive(Debug)]
 enum Running {
-    /// The answer.
-    Answer(oneshot::Sender<Answer>),
+    /// The answer, by its deadline.
+    Answer { answer: oneshot::Sender<Answer>, deadline_ms: u64 },
     /// The rest of the answer that it is writing.
     Rest(oneshot::Sender<()>),
 }
@@ -213,7 +213,7 @@ impl Slot {
         }
         let Some(work) = up.offered.pop_front() else { return Ok(None) };
         let Work { request_id, deadline_ms, arn, trace, payload, answer } = work;
-        up.running.insert(request_id.clone(), Running::Answer(answer));
+        up.running.insert(request_id.clone(), Running::Answer { answer, deadline_ms });
         if !up.offered.is_empty() {
             // Two offers may have left one notice.
             self.offered.notify_one();
@@ -236,7 +236,7 @@ impl Slot {
     /// Takes the answer of a running invocation.
     pub(super) fn answer(&self, id: &str, value: Answer) -> Result<(), Refusal> {
         self.with_running(id, |up, running| match running {
-            Running::Answer(answer) => {
+            Running::Answer { answer, .. } => {
                 // Nobody waits any more when the invocation has run into its timeout this very moment.
                 let _late = answer.send(value);
                 Some(())
@@ -248,15 +248,15 @@ impl Slot {
         })
     }
 
-    /// Takes the beginning of an answer that is written piece by piece.
-    pub(super) fn begin_stream(&self, id: &str, chunks: mpsc::Receiver<Bytes>) -> Result<(), Refusal> {
+    /// Takes the beginning of an answer that is written piece by piece, and tells the invocation's deadline.
+    pub(super) fn begin_stream(&self, id: &str, chunks: mpsc::Receiver<Bytes>) -> Result<u64, Refusal> {
         self.with_running(id, |up, running| match running {
-            Running::Answer(answer) => {
+            Running::Answer { answer, deadline_ms } => {
                 let (done, is_done) = oneshot::channel();
                 up.running.insert(id.to_owned(), Running::Rest(done));
                 // As with an answer in one piece: it may be too late for it.
                 let _late = answer.send(Answer::Streamed(Streamed { chunks, done: is_done }));
-                Some(())
+                Some(deadline_ms)
             }
             rest @ Running::Rest(_) => {
                 up.running.insert(id.to_owned(), rest);
@@ -272,7 +272,7 @@ impl Slot {
                 let _nobody_waits = done.send(());
                 Some(())
             }
-            answer @ Running::Answer(_) => {
+            answer @ Running::Answer { .. } => {
                 up.running.insert(id.to_owned(), answer);
                 None
             }
