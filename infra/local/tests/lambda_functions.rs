@@ -135,6 +135,25 @@ async fn a_process_may_work_on_several_invocations() {
     }
 }
 
+/// After a restart everything that was under way comes again at once, each for a process of its own.
+#[tokio::test]
+async fn more_that_come_again_than_there_are_processes_shut_nobody_out() {
+    let platform = Platform::start().await;
+    let function = shared(&platform).await;
+    let again: Vec<_> = (0..9)
+        .map(|_| {
+            let function = function.clone();
+            let event = serde_json::to_vec(&json!({"do": "sleep", "ms": 60_000})).unwrap();
+            tokio::spawn(async move { function.invoke_alone(event, None).await })
+        })
+        .collect();
+    platform.events_after(9).await;
+    let loads: Vec<_> = platform.functions.instances().iter().map(|instance| instance.request_ids.len()).collect();
+    assert_eq!((loads.len(), loads.iter().sum::<usize>()), (4, 9), "twice the usual number of processes: {loads:?}");
+    invoke(&function, &json!({"do": "sleep"})).await.expect("room for what comes the first time");
+    again.into_iter().for_each(|one| one.abort());
+}
+
 #[tokio::test]
 async fn all_invocations_of_a_process_die_with_it_and_are_named() {
     let platform = Platform::start().await;
@@ -162,6 +181,12 @@ async fn a_process_that_was_stopped_gets_no_work() {
     let pid = platform.functions.instances()[0].pid;
     let signal = |signal| kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal).unwrap();
     signal(Signal::STOP);
+    // It stops when the kernel comes to it, and not with the call.
+    eventually("a stopped process", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").filter(|(_, state)| state.starts_with('T')).map(|_| ())
+    })
+    .await;
     let answered = invoke(&function, &json!({"do": "sleep"})).await;
     signal(Signal::CONT);
     assert_ne!(answered.unwrap()["pid"], json!(pid));

@@ -174,7 +174,7 @@ impl QueueMapping {
         // A message that comes again may be what its last process died of.
         let again = messages.iter().any(|message| message.receive_count > 1);
         let invoked = match again {
-            true => self.function.invoke_alone(event.into(), trace_of(messages)).await,
+            true => self.function.invoke_alone(event, trace_of(messages)).await,
             false => self.function.invoke(event, trace_of(messages)).await,
         };
         match invoked {

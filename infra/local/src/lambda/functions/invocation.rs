@@ -116,8 +116,8 @@ impl Function {
     ///
     /// # Errors
     /// See [`InvokeError`].
-    pub(crate) async fn invoke_alone(&self, payload: Bytes, trace: Option<String>) -> Result<Bytes, InvokeError> {
-        self.invoke_beside(payload, trace, true).await
+    pub async fn invoke_alone(&self, payload: impl Into<Bytes>, trace: Option<String>) -> Result<Bytes, InvokeError> {
+        self.invoke_beside(payload.into(), trace, true).await
     }
 
     async fn invoke_beside(&self, payload: Bytes, trace: Option<String>, alone: bool) -> Result<Bytes, InvokeError> {

@@ -44,7 +44,7 @@ struct Member {
     up: bool,
     /// How many invocations it was given.
     load: usize,
-    /// Whether it is not to be given more beside what it has.
+    /// Whether it is not to be given more beside what it has, as long as others can be had.
     alone: bool,
     /// When it last got or gave back an invocation.
     since: Instant,
@@ -123,7 +123,8 @@ impl Pool {
     pub(super) fn give_back(&self, instance: &Arc<Instance>) {
         if let Some(member) = self.members().living.get_mut(&instance.number()) {
             member.load = member.load.saturating_sub(1);
-            member.alone = false;
+            // Whose invocation has ended is not known where it was shared: it may be a neighbour's.
+            member.alone &= member.load > 0;
             member.since = Instant::now();
         }
         self.changed.notify_waiters();
@@ -159,10 +160,13 @@ impl Members {
         let may_start = per_process == 1 || processes < processes_max;
         // What is to be alone, or finds nobody who moves, may have processes beyond the usual number, but not without end.
         let may_start_beyond = per_process == 1 || processes < processes_max.saturating_mul(2);
-        let open = |member: &&mut Member| member.up && !member.alone && member.load < per_process;
+        // Where no more processes can be had, one that is held alone is shared all the same: else a few events that come
+        // again would shut everybody out for as long as they run.
+        let open =
+            |member: &&mut Member| member.up && (!member.alone || !may_start_beyond) && member.load < per_process;
         let mut open: Vec<&mut Member> = self.living.values_mut().filter(open).collect();
         // The least busy first, and of equals the one that worked last, so that the others can go.
-        open.sort_by_key(|member| (member.load, std::cmp::Reverse(member.since)));
+        open.sort_by_key(|member| (member.alone, member.load, std::cmp::Reverse(member.since)));
         // A process that was stopped would take work in and let it lie.
         let candidate = open.into_iter().find(|member| per_process == 1 || !member.instance.stands_still());
         let start = match &candidate {
@@ -189,7 +193,7 @@ impl Members {
 impl Member {
     fn take(&mut self, alone: bool) -> Arc<Instance> {
         self.load += 1;
-        self.alone = alone;
+        self.alone |= alone;
         self.since = Instant::now();
         Arc::clone(&self.instance)
     }
