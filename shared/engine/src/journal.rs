@@ -32,8 +32,8 @@ pub struct Journal {
     keys: BTreeSet<(KeyKind, SignalKey)>,
     cancel: Option<CancelRecord>,
     edit: Edit,
-    /// The last replay that changed what the job asks its models.
-    asks_anew: Option<Seq>,
+    /// Replays that changed what the job asks its models.
+    asks_anew: u32,
     totals: Totals,
     /// What each child has used as far as it is in the totals, by the signal of its end.
     counted: BTreeMap<SignalName, Totals>,
@@ -54,7 +54,7 @@ impl Default for Journal {
             keys: BTreeSet::new(),
             cancel: None,
             edit: Edit::default(),
-            asks_anew: None,
+            asks_anew: 0,
             totals: Totals::default(),
             counted: BTreeMap::new(),
             replays: 0,
@@ -150,7 +150,7 @@ impl Journal {
             Entry::Completed { output } => self.ended = Some((at, Ending::Completed { output })),
             Entry::Failed { failure } => self.ended = Some((at, Ending::Failed { failure })),
             Entry::Cancelled { by, reason } => self.ended = Some((at, Ending::Cancelled { by, reason })),
-            Entry::Replayed { key, by: _, from, edit } => self.replayed(at, key, from, edit),
+            Entry::Replayed { key, by: _, from, edit } => self.replayed(key, from, edit),
             Entry::Forked { .. } => self.forked = Some(at),
         }
         Ok(())
@@ -184,7 +184,7 @@ impl Journal {
         Ok(())
     }
 
-    fn replayed(&mut self, at: Seq, key: SignalKey, from: Option<Seq>, edit: Edit) {
+    fn replayed(&mut self, key: SignalKey, from: Option<Seq>, edit: Edit) {
         self.keys.insert((KeyKind::Replay, key));
         self.ended = None;
         self.cancel = None;
@@ -193,7 +193,7 @@ impl Journal {
         self.replays = self.replays.saturating_add(1);
         self.forget(from);
         if edit.asks_anew() {
-            self.asks_anew = Some(at);
+            self.asks_anew = self.asks_anew.saturating_add(1);
         }
         if edit.input.is_some() {
             self.edit.input = edit.input;
@@ -342,9 +342,9 @@ impl Journal {
         &self.totals
     }
 
-    /// The replay from which on the job asks its models something else than before; none when no replay changed that.
+    /// How many replays have changed what the job asks its models.
     #[must_use]
-    pub const fn asks_anew(&self) -> Option<Seq> {
+    pub const fn asks_anew(&self) -> u32 {
         self.asks_anew
     }
 

@@ -34,10 +34,10 @@ fn only_an_edit_of_the_question_asks_anew() {
         ("the instructions", Edit { instructions: Some("i".to_owned()), ..edit() }, true),
     ] {
         let one = journal(vec![failed(), replayed(edit.clone())]);
-        assert_eq!(one.asks_anew(), anew.then_some(Seq(2)), "{name}");
+        assert_eq!(one.asks_anew(), u32::from(anew), "{name}");
         // It stays so behind replays that change nothing more.
         let two = journal(vec![failed(), replayed(edit), failed(), replayed(Edit::default())]);
-        assert_eq!(two.asks_anew(), anew.then_some(Seq(2)), "{name}");
+        assert_eq!(two.asks_anew(), u32::from(anew), "{name}");
     }
 }
 
@@ -57,7 +57,7 @@ fn looked(position: u64, look: bool) -> Entry {
 #[test]
 fn a_look_and_the_wait_before_it_use_up_no_budget_of_steps() {
     let looks = journal(vec![looked(0, false), waited(1), looked(2, true), waited(3), looked(4, true)]);
-    assert_eq!((looks.totals().steps, looks.steps().count()), (1, 3), "they stand in the journal all the same");
+    assert_eq!((looks.totals().steps, looks.steps().count()), (1, 5), "they stand in the journal all the same");
     let held = Held::for_step(0, None);
     for (steps, allowed) in [(1, false), (2, true)] {
         let budget = Budget { steps: Some(steps), ..Budget::default() };

@@ -12,7 +12,7 @@ use longhaul_engine::entry::StepId;
 use longhaul_engine::job::Usage;
 use longhaul_engine::journal::StepState;
 use longhaul_engine::retry::{AfterFailure, RetryPolicy, after_failure};
-use longhaul_engine::{Entry, ErrorClass, Failure, JobId, Seq, StepKey, StepKind, Timestamp, budget, limits, wait};
+use longhaul_engine::{Entry, ErrorClass, Failure, JobId, StepKey, StepKind, Timestamp, budget, limits, wait};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -26,7 +26,7 @@ use crate::shared::{Halt, Shared};
 pub struct EffectKey {
     job: JobId,
     step: StepKey,
-    asks_anew: Option<Seq>,
+    asks_anew: u32,
 }
 
 impl EffectKey {
@@ -39,8 +39,8 @@ impl EffectKey {
     #[must_use]
     pub fn of_question(&self) -> String {
         match self.asks_anew {
-            Some(at) => format!("{self}/asked-anew-{}", at.0),
-            None => self.to_string(),
+            0 => self.to_string(),
+            times => format!("{self}/asked-anew-{times}"),
         }
     }
 }
