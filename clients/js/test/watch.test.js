@@ -48,7 +48,7 @@ const upTo = (n) => Array.from({ length: n }, (_, index) => index + 1);
 
 /** Waits until it is so. */
 async function until(condition, what) {
-  const give_up = Date.now() + 5_000;
+  const give_up = Date.now() + 20_000;
   while (!condition()) {
     assert.ok(Date.now() < give_up, `never: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 2));
@@ -189,8 +189,8 @@ test("D07: a token that expires is renewed, and nothing is lost", async () => {
 });
 
 test("a connection gets another token before its own expires, and nothing is lost", async () => {
-  // A token is renewed 30 s before its end.
-  const [old, fresh] = [token("ada", 30.25 + ((Date.now() / 1_000) % 1)), token("ada", 7200)];
+  // A token is renewed 30 s before its end. A slow machine must have connected by then, or there is but one connection.
+  const [old, fresh] = [token("ada", 33 + ((Date.now() / 1_000) % 1)), token("ada", 7200)];
   const watch = client({ token: (stale) => (stale === undefined ? old : fresh) }).watch(JOB);
   const reading = read(watch);
   await until(() => server.subscriptions.length === 1, "subscribed");
