@@ -18,11 +18,10 @@ function wayOf(name: string): Way {
   return name.startsWith("answer:") || name.startsWith("interrupted:") ? "words" : "json";
 }
 
-/** What the agent has shown of a wait: what names its signal, the newer over the older. */
-function shownOf(story: Story, name: string): Record<string, any> | undefined {
+/** What the agent has shown of its waits for a signal, one after the other. */
+function shownOf(story: Story, name: string): Record<string, any>[] {
   const values = story.steps.filter((step) => step.state === "shown").map((step) => step.value as Record<string, any>);
-  const own = values.filter((value) => value?.signal === name);
-  return own.length > 0 ? Object.assign({}, ...own) : undefined;
+  return values.filter((value) => value?.signal === name);
 }
 
 export function Signals({ job, story, onSent }: { job: Job; story: Story; onSent: () => void }) {
@@ -51,15 +50,16 @@ export function Signals({ job, story, onSent }: { job: Job; story: Story; onSent
 }
 
 function Signal({ job, name, shown, asked, onSent }: {
-  job: Job; name: string; shown?: Record<string, any>; asked: boolean; onSent: () => void;
+  job: Job; name: string; shown: Record<string, any>[]; asked: boolean; onSent: () => void;
 }) {
   const way = wayOf(name);
   const [payload, setPayload] = useState("null");
   const [words, setWords] = useState("");
   const [state, setState] = useState<{ sent?: boolean; error?: unknown }>({});
   const [raw, setRaw] = useState(way === "json");
-  // Once taken, the next wait for this signal is another one.
-  useEffect(() => setState({}), [asked]);
+  // Once taken, the next wait for this signal is another one. A job that is quick may ask again before the page has seen
+  // that it did not; what it shows then is one more.
+  useEffect(() => setState({}), [asked, shown.length]);
   const send = async (value: unknown) => {
     try {
       await api().signal(job.id, name, value);
@@ -70,7 +70,8 @@ function Signal({ job, name, shown, asked, onSent }: {
     }
   };
   if (state.sent) return <p role="status">Sent <code>{name}</code>.</p>;
-  const { signal: _, why, expected: __, ...about } = shown ?? {};
+  // The newer over the older.
+  const { signal: _, why, expected: __, ...about } = Object.assign({}, ...shown) as Record<string, any>;
   const decide = (decision: string) => send({ decision, ...(words.trim() ? { reason: words.trim() } : {}) });
   return (
     <div class="signal">
