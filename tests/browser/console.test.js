@@ -113,14 +113,14 @@ test("the network is lost and comes back, with nothing missing", async (t) => {
   await close(page);
 });
 
-test("where WebSockets do not get through, events are asked for", async (t) => {
+test("where WebSockets do not get through, events come as a stream", async (t) => {
   const network = await Network.start();
   t.after(() => network.stop());
   network.withoutSockets = true;
   const page = await open(browser, stack, { network });
   const { id } = await stack.client.submit({ agent: "agent-10", input: { steps: 16 } });
   await page.goto(`${stack.console.split("#")[0]}#/jobs/${id}`);
-  await page.locator(".link.polling").waitFor();
+  await page.locator(".link.live").waitFor();
   const before = (await stepNames(page)).length;
   await page.locator("ol.steps > li").nth(before + 2).waitFor();
   network.withoutSockets = false;

@@ -143,6 +143,8 @@ def _function_urls(resources: Resources) -> Iterator[str]:
             yield f"{name} hands over whole answers"
         if "*" in listed(url.get("Cors", {}).get("AllowOrigins")):
             yield f"{name} may be called by every page"
+        if "<HttpApi.ApiEndpoint>" not in listed(url.get("Cors", {}).get("AllowOrigins")):
+            yield f"{name} may not be called by the console, which comes from the HTTP API"
         for permission, wanted in URL_PERMISSIONS.items():
             found = canonical(resources.get(permission, {}).get("Properties", {}))
             if found != canonical({"FunctionName": "<StreamsFunction>", "Principal": "*"} | wanted):
@@ -405,7 +407,7 @@ NEEDED = {
     "WorkerFunction": {"LONGHAUL_MODEL_URL", "LONGHAUL_MODEL", "LONGHAUL_DOCUMENTS", "LONGHAUL_PUSH_ENDPOINT"},
     "WebSocketFunction": {"LONGHAUL_JWKS_URL", "LONGHAUL_JWT_ISSUER", "LONGHAUL_JWT_AUDIENCE", "LONGHAUL_PUSH_ENDPOINT",
                           "LONGHAUL_WEBHOOK_QUEUE_URL", "LONGHAUL_WEBHOOK_SECRETS_ARN", "LONGHAUL_TENANT_LIMITS"},
-    "SweeperFunction": set(),
+    "SweeperFunction": {"LONGHAUL_PUSH_ENDPOINT"},
 }
 NEEDED_BY_ALL = {"LONGHAUL_TABLE", "LONGHAUL_QUEUE_URL", "LONGHAUL_DEAD_LETTER_QUEUE_URL", "LONGHAUL_BUCKET"}
 

@@ -97,7 +97,8 @@ fn answer(service: &Service, name: &str, headers: &HeaderMap, request: &Request)
         };
     // What is sent hangs on what is taken, also where it is the same.
     let response = with_header(response, VARY, ACCEPT_ENCODING.as_str());
-    let policy = policy(websocket(service).as_deref());
+    let events = service.store().config().stream_url.as_deref();
+    let policy = policy(websocket(service).as_deref(), events);
     let guards: [(HeaderName, &str); 7] = [
         (ETAG, file.tag),
         // Asked about each time: names stay the same from one version to the next.
@@ -148,10 +149,11 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
 }
 
 /// What a page of ours may do. `dompurify` is the one place that turns text into markup.
-fn policy(websocket: Option<&str>) -> String {
-    let websocket = websocket.and_then(origin).map(|origin| format!(" {origin}")).unwrap_or_default();
+fn policy(websocket: Option<&str>, events: Option<&str>) -> String {
+    let named = [websocket, events].into_iter().flatten().filter_map(origin);
+    let others: String = named.map(|origin| format!(" {origin}")).collect();
     format!(
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'{websocket}; \
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'{others}; \
          base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
          trusted-types dompurify"
     )
@@ -177,18 +179,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_policy_names_the_websocket_alone() {
-        for (websocket, wanted) in [
-            (None, "connect-src 'self'; "),
-            (Some("ws://127.0.0.1:4781/live"), "connect-src 'self' ws://127.0.0.1:4781; "),
+    fn the_policy_names_the_live_addresses_alone() {
+        for (websocket, events, wanted) in [
+            (None, None, "connect-src 'self'; "),
+            (Some("ws://127.0.0.1:4781/live"), None, "connect-src 'self' ws://127.0.0.1:4781; "),
             (
                 Some("wss://x.execute-api.eu-west-1.amazonaws.com/live"),
-                "connect-src 'self' wss://x.execute-api.eu-west-1.amazonaws.com; ",
+                Some("https://y.lambda-url.eu-west-1.on.aws/"),
+                "connect-src 'self' wss://x.execute-api.eu-west-1.amazonaws.com https://y.lambda-url.eu-west-1.on.aws; ",
             ),
-            (Some("no address"), "connect-src 'self'; "),
+            (Some("no address"), Some("none"), "connect-src 'self'; "),
         ] {
-            let policy = policy(websocket);
-            assert!(policy.contains(wanted), "{websocket:?}: {policy}");
+            let policy = policy(websocket, events);
+            assert!(policy.contains(wanted), "{websocket:?} {events:?}: {policy}");
             assert!(!policy.contains("unsafe"), "{policy}");
         }
     }

@@ -16,6 +16,7 @@ use longhaul::outside::{self, OutsideError};
 use longhaul::store::{JobRef, StoreError};
 use longhaul_aws::AwsStore;
 use longhaul_aws::dynamo::{Standing, StoredErasure};
+use longhaul_aws::push::Push;
 use longhaul_aws::telemetry::chain;
 use serde::Serialize;
 
@@ -25,6 +26,9 @@ const PAGE_JOBS: usize = 100;
 const JOBS_AT_ONCE: usize = 8;
 /// The share of a sweep's time that goes to jobs; the rest is for dead letters.
 const JOBS_SHARE: f64 = 0.66;
+/// Connections that are closed together, and how long closing one may take.
+const CLOSED_AT_ONCE: usize = 16;
+const CLOSING: Duration = Duration::from_secs(2);
 /// Erasures that are driven together.
 const ERASURES_AT_ONCE: usize = 4;
 
@@ -299,10 +303,36 @@ impl Erasing<'_> {
 
     /// Removes what belongs to no job, but for the dead letters.
     async fn clear(&mut self) -> Result<Next, StoreError> {
+        self.close_connections().await?;
         let cleared = self.of.store.clear_tenant(self.tenant()).await?;
         let erased = self.stored.erasure.erased.plus(cleared);
         let written = self.write(Erasure { erased, ..self.stored.erasure.clone() }).await?;
         Ok(if written { Next::Letters } else { Next::Sweep })
+    }
+
+    /// Ends the tenant's open connections. One that could not be closed holds up no erasure: without its items it is told
+    /// nothing more, and it ends with its token.
+    async fn close_connections(&self) -> Result<(), StoreError> {
+        let store = self.of.store;
+        let Ok(endpoint) = store.config().push_endpoint() else { return Ok(()) };
+        let connections = store.tenant_connections(self.tenant()).await?;
+        if connections.is_empty() {
+            return Ok(());
+        }
+        let push = Push::new(store.clients(), endpoint);
+        let closing = stream::iter(&connections).for_each_concurrent(CLOSED_AT_ONCE, async |connection| {
+            match tokio::time::timeout(CLOSING, push.close(connection)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(connection, error = %chain(&error), "a connection was not closed"),
+                Err(_) => tracing::warn!(connection, "a connection was not closed in time"),
+            }
+        });
+        // However many there are, they do not take a sweep's time from the removal.
+        let until = self.of.jobs_until.into();
+        if tokio::time::timeout_at(until, closing).await.is_err() {
+            tracing::warn!(tenant = %self.tenant(), "not all connections were closed in time");
+        }
+        Ok(())
     }
 
     /// Goes on behind the dead letters, of which so many were removed, and perhaps all; how far it is.

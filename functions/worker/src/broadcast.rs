@@ -14,25 +14,21 @@ use futures::stream::{self, StreamExt};
 use longhaul::engine::{JobId, StepKey, Timestamp};
 use longhaul::{Audience, Clock, Delta};
 use longhaul_aws::connections::Subscriber;
-use longhaul_aws::push::{Push, Pushed};
+use longhaul_aws::push::Push;
 use longhaul_aws::telemetry::chain;
 use longhaul_aws::{AwsStore, Config};
 use longhaul_wire::socket::{DeltaBody, ServerMessage};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::outbox::Outbox;
+
 /// How long pieces are gathered: often enough to look like typing, seldom enough that a message carries a few words.
 const GATHERED_MS: u64 = 150;
 /// How long a job's subscribers are taken to be the same: who has just come sees deltas within this time.
 const SUBSCRIBERS_KEPT_MS: u64 = 2_000;
-/// How long one post may take. A watcher that takes longer is passed over for a while.
-const POST_MS: u64 = 1_000;
-/// How long a watcher that did not take a piece in time, or is gone, is passed over.
-const PASSED_OVER_MS: u64 = 5_000;
 /// Characters of one message: with escapes it stays under the 32 KB of the gateway's frame.
 const MESSAGE_CHARS_MAX: usize = 4_000;
-/// Posts under way at once.
-const POSTS_AT_ONCE: usize = 32;
 /// Jobs whose subscribers are looked up at once: a process drives hundreds, and the last of them is to be in time, too.
 const LOOKUPS_AT_ONCE: usize = 16;
 
@@ -52,10 +48,9 @@ struct Watched {
 /// The sending end for deltas.
 pub struct Broadcast {
     store: AwsStore,
-    push: Push,
+    outbox: Outbox,
     gathered: RefCell<BTreeMap<(JobId, StepKey), Vec<Gathered>>>,
     watched: RefCell<BTreeMap<JobId, Watched>>,
-    passed_over: RefCell<BTreeMap<String, Instant>>,
     told: Notify,
 }
 
@@ -102,18 +97,26 @@ impl Broadcast {
         let endpoint = config.push_endpoint().ok()?;
         Some(Rc::new(Self {
             store: store.clone(),
-            push: Push::new(store.clients(), endpoint),
+            outbox: Outbox::new(Push::new(store.clients(), endpoint)),
             gathered: RefCell::default(),
             watched: RefCell::default(),
-            passed_over: RefCell::default(),
             told: Notify::new(),
         }))
     }
 
     /// Sends what is heard for as long as this is polled: it never returns.
-    pub(crate) async fn send_on(&self, clock: &Clock) -> ! {
+    pub async fn send_on(&self, clock: &Clock) -> ! {
         // What an earlier invocation could not send is over: the process may have been frozen for hours since.
         self.gathered.borrow_mut().clear();
+        self.outbox.clear();
+        tokio::select! {
+            never = self.gather(clock) => never,
+            never = self.outbox.send() => never,
+        }
+    }
+
+    /// Puts what is heard into the outbox, round after round.
+    async fn gather(&self, clock: &Clock) -> ! {
         loop {
             self.told.notified().await;
             tokio::time::sleep(Duration::from_millis(GATHERED_MS)).await;
@@ -127,37 +130,11 @@ impl Broadcast {
                 .buffered(LOOKUPS_AT_ONCE)
                 .collect()
                 .await;
-            let mut posts = Vec::new();
+            let mut messages = Vec::new();
             for (subscribers, deltas) in heard {
-                posts.extend(deltas.into_iter().flat_map(|delta| self.addressed(&subscribers, delta, clock.now())));
+                messages.extend(deltas.into_iter().flat_map(|delta| self.addressed(&subscribers, delta, clock.now())));
             }
-            // Each connection's messages one after the other, the connections side by side.
-            let mut by_connection: BTreeMap<String, Vec<Rc<str>>> = BTreeMap::new();
-            for (connection, text) in posts {
-                by_connection.entry(connection).or_default().push(text);
-            }
-            stream::iter(by_connection)
-                .for_each_concurrent(POSTS_AT_ONCE, async |(connection, texts)| {
-                    for text in texts {
-                        if !self.post(&connection, &text).await {
-                            self.passed_over.borrow_mut().insert(connection.clone(), Instant::now());
-                            break;
-                        }
-                    }
-                })
-                .await;
-        }
-    }
-
-    /// Whether a watcher took a message.
-    async fn post(&self, connection: &str, text: &str) -> bool {
-        match tokio::time::timeout(Duration::from_millis(POST_MS), self.push.post(connection, text)).await {
-            Ok(Ok(Pushed::Sent)) => true,
-            Ok(Ok(Pushed::Gone | Pushed::TooLarge | Pushed::Throttled)) | Err(_) => false,
-            Ok(Err(error)) => {
-                tracing::debug!(connection, error = %chain(&error), "a delta was not sent");
-                false
-            }
+            self.outbox.take(messages);
         }
     }
 
@@ -181,13 +158,11 @@ impl Broadcast {
 
     /// Who is sent what of a step's text.
     fn addressed(&self, subscribers: &[Subscriber], delta: Delta, now: Timestamp) -> Vec<(String, Rc<str>)> {
-        let mut passed_over = self.passed_over.borrow_mut();
-        passed_over.retain(|_, since| since.elapsed() < Duration::from_millis(PASSED_OVER_MS));
         let listening: Vec<&Subscriber> = subscribers
             .iter()
             .filter(|subscriber| subscriber.tenant == delta.job.tenant)
             .filter(|subscriber| subscriber.token_expires_at > now)
-            .filter(|subscriber| !passed_over.contains_key(&subscriber.connection))
+            .filter(|subscriber| !self.outbox.passes_over(&subscriber.connection))
             .collect();
         if listening.is_empty() {
             return Vec::new();

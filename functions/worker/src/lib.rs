@@ -12,6 +12,7 @@ mod definitions;
 mod keys;
 mod metrics;
 mod newer;
+mod outbox;
 mod redrive;
 
 use std::cell::OnceCell;

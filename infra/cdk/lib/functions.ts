@@ -52,6 +52,8 @@ export interface FunctionsContext {
   readonly rights: Rights;
   /** The management endpoint of the WebSocket API. */
   readonly pushEndpoint: string;
+  /** Where the console comes from: the HTTP API. */
+  readonly consoleOrigin: string;
 }
 
 export function functions(scope: Construct, context: FunctionsContext): Functions {
@@ -147,7 +149,8 @@ export function functions(scope: Construct, context: FunctionsContext): Function
     memorySize: 256,
     logGroup: sweeperLogs,
     role: rights.sweeper(sweeperLogs),
-    environment: {},
+    // Connections of a tenant whose data is erased are closed.
+    environment: { LONGHAUL_PUSH_ENDPOINT: pushEndpoint },
   });
   invoke(scope, context, worker, webSocket, sweeper);
   return { api, eventsUrl, worker, webSocket, sweeper, workerLogs };
@@ -178,8 +181,8 @@ function streams(
     targetFunctionArn: handler.functionArn,
     authType: 'NONE',
     invokeMode: 'RESPONSE_STREAM',
-    cors: settings.allowedOrigins.length === 0 ? undefined : {
-      allowOrigins: settings.allowedOrigins,
+    cors: {
+      allowOrigins: [...settings.allowedOrigins, context.consoleOrigin],
       allowMethods: ['GET'],
       allowHeaders: ['authorization', 'last-event-id', 'traceparent'],
       exposeHeaders: ['retry-after', 'x-request-id'],

@@ -3,7 +3,7 @@
  * Constructs are called as the template's resources are, and a test holds the two to each other, property by property.
  */
 
-import { Stack } from 'aws-cdk-lib';
+import { Lazy, Stack } from 'aws-cdk-lib';
 import * as dynamodb from 'aws-cdk-lib/aws-dynamodb';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
 import * as s3 from 'aws-cdk-lib/aws-s3';
@@ -45,6 +45,7 @@ export class Longhaul extends Construct {
     const kept = storage(this, name, settings, key);
     const apis = { props, settings, name, key };
     const sockets = webSocketApi(this, apis);
+    let consoleOrigin: string | undefined;
     const made = functions(this, {
       props,
       settings,
@@ -52,8 +53,10 @@ export class Longhaul extends Construct {
       key,
       rights: new Rights(this, kept, key, sockets.ref),
       pushEndpoint: webSocketAddress('https', sockets),
+      consoleOrigin: Lazy.string({ produce: () => consoleOrigin }),
     });
     const http = httpApi(this, apis, made.api);
+    consoleOrigin = http.attrApiEndpoint;
     webSocketRoutes(this, apis, sockets, made.webSocket);
     watching(this, { name, settings, storage: kept, functions: made, http, topic: props.alarms?.topic });
     acknowledge(this, props.tools?.secretsPrefix, settings.eventStreamsMax > 0);

@@ -123,6 +123,7 @@ export class Rights {
       allow('ErasedDeadLetters', ['sqs:ReceiveMessage', 'sqs:DeleteMessage', 'sqs:ChangeMessageVisibility', 'sqs:GetQueueAttributes'], deadLetters.queueArn),
       allow('Payloads', ['s3:GetObject', 's3:DeleteObject'], this.payloads()),
       allow('PayloadsOfErasedJobs', 's3:ListBucket', bucket.bucketArn),
+      allow('ErasedTenantsConnections', 'execute-api:ManageConnections', this.connections('DELETE')),
     ], []);
   }
 
@@ -173,12 +174,15 @@ export class Rights {
   }
 
   private push(): iam.PolicyStatement {
-    const connections = Stack.of(this.scope).formatArn({
+    return allow('Push', 'execute-api:ManageConnections', this.connections('POST'));
+  }
+
+  private connections(method: 'POST' | 'DELETE'): string {
+    return Stack.of(this.scope).formatArn({
       service: 'execute-api',
       resource: this.webSocketApiId,
-      resourceName: 'live/POST/@connections/*',
+      resourceName: `live/${method}/@connections/*`,
     });
-    return allow('Push', 'execute-api:ManageConnections', connections);
   }
 }
 

@@ -58,6 +58,11 @@ export function suppressions(system: IConstruct, secretsPrefix?: string, streams
       reason: 'Connections come and go: the finest resource is the posting to the connections of this one stage.',
     },
     {
+      rules: [`AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:execute-api:<AWS::Region>:<AWS::AccountId>:<${webSocketApi}>/live/DELETE/@connections/*]`],
+      at: ['SweeperRole'],
+      reason: 'As above, for closing those of a tenant whose data is erased.',
+    },
+    {
       rules: ['AwsSolutions-IAM5[Resource::*]', 'Serverless-LambdaStarPermissions'],
       at: roles,
       reason: 'X-Ray, and ListStreams of the stream event source, know no finer resource; each action is named.',

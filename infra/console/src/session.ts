@@ -11,6 +11,8 @@ export interface Settings {
   /** The address of the API, relative to the page's. */
   api: string;
   websocket?: string;
+  /** Where events come as a stream, for networks in which no WebSocket gets through. */
+  events?: string;
   version: string;
 }
 
@@ -72,9 +74,12 @@ export async function connect(): Promise<void> {
   const response = await fetch("./settings.json", { cache: "no-store" });
   if (!response.ok) throw new Error(`settings.json was answered with ${response.status}`);
   const found = (await response.json()) as Settings;
+  const url = new URL(found.api, location.href).href;
   client = new Longhaul({
-    url: new URL(found.api, location.href).href,
+    url,
     websocket: found.websocket,
+    // Where no address is named, the API itself may stream, and says so if it does not.
+    events: found.events ?? url,
     token: another,
   });
   settings.value = found;

@@ -277,7 +277,8 @@ async fn a_kill_in_mid_invocation_is_announced_before_the_invocation_ends() {
     assert_eq!(notice.death.request_ids, [request_id]);
     assert!(matches!(notice.death.cause, DeathCause::Exited(_)));
     assert!(platform.functions.instances().is_empty());
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // A whole invocation of another process takes longer than the error would.
+    invoke(&function, &json!({})).await.unwrap();
     assert!(!invocation.is_finished(), "the error waits for who follows deaths");
     drop(notice);
     let error = invocation.await.unwrap().unwrap_err();

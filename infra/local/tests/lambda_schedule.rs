@@ -10,7 +10,7 @@ mod functions_under_test;
 
 use std::time::{Duration, Instant};
 
-use functions_under_test::Platform;
+use functions_under_test::{Platform, eventually};
 use longhaul_local::lambda::event_sources::ScheduleMapping;
 
 #[tokio::test]
@@ -18,8 +18,10 @@ async fn a_schedule_invokes_until_it_is_stopped() {
     let platform = Platform::start().await;
     let function = platform.add(|_| {}).await;
     let (every, first_after) = (Duration::from_millis(150), Duration::from_millis(10));
+    let schedule =
+        |name: &str| ScheduleMapping { name: name.to_owned(), every, first_after, function: function.clone() }.start();
     let started = Instant::now();
-    let mapping = ScheduleMapping { name: "sweep".to_owned(), every, first_after, function }.start();
+    let mapping = schedule("sweep");
     let events = platform.events_after(3).await;
     assert!(started.elapsed() >= Duration::from_millis(310), "{:?}", started.elapsed());
     assert_eq!(events[0]["source"], "aws.scheduler");
@@ -27,9 +29,15 @@ async fn a_schedule_invokes_until_it_is_stopped() {
     assert_ne!(events[0]["id"], events[1]["id"]);
     serde_json::from_value::<aws_lambda_events::eventbridge::EventBridgeEvent>(events[0].clone()).unwrap();
     mapping.stop().await;
-    // One tick may just have been on its way.
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    let after = platform.events().len();
-    tokio::time::sleep(Duration::from_millis(400)).await;
-    assert_eq!(platform.events().len(), after);
+    // Another schedule ticks on. One tick of the first may just have been on its way.
+    let other = schedule("other");
+    let ticks = |name: &str| {
+        let of = |event: &&serde_json::Value| event["resources"][0].as_str().is_some_and(|arn| arn.ends_with(name));
+        platform.events().iter().filter(of).count()
+    };
+    eventually("a tick of the other", || (ticks("/other") >= 2).then_some(())).await;
+    let after = ticks("/sweep");
+    eventually("three more", || (ticks("/other") >= 5).then_some(())).await;
+    assert_eq!(ticks("/sweep"), after);
+    other.stop().await;
 }

@@ -5,8 +5,6 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::operation::put_item::PutItemError;
-use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use longhaul::outside::fresh_nonce;
 use longhaul::store::{JobRef, StoreError};
 use longhaul_engine::job::Order;
@@ -15,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dynamo::{
     AwsStore, EXPIRY_ATTRIBUTE, GONE, Item, Reader, SK, TENANT, deliveries_partition, delivery_sort, job_key,
-    json_text, key, mark, number, refused, text, unavailable,
+    json_text, key, mark, number, text, unavailable,
 };
 
 /// A delivery as it was read, with the mark that the next write requires.
@@ -76,21 +74,8 @@ impl AwsStore {
     /// # Errors
     /// Store errors.
     pub async fn order_delivery(&self, job: &JobRef, delivery: &Delivery) -> Result<bool, StoreError> {
-        let nonce = fresh_nonce();
-        let put = self
-            .dynamodb()
-            .put_item()
-            .table_name(self.table())
-            .set_item(Some(encode(job, delivery, nonce)?))
-            .condition_expression("attribute_not_exists(PK)")
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        match Box::pin(put.send()).await {
-            Ok(_) => Ok(true),
-            Err(error) => {
-                let found = refused_put("storing a delivery", error)?;
-                Ok(found.is_some_and(|found| found.get("last_write") == Some(&mark(nonce))))
-            }
-        }
+        let item = encode(job, delivery, fresh_nonce())?;
+        Ok(self.put_where_none("storing a delivery", item).await?.is_none())
     }
 
     /// Writes a delivery over the one that was read. The mark of the write; none when somebody else has written since.
@@ -104,21 +89,8 @@ impl AwsStore {
         seen: Nonce,
     ) -> Result<Option<Nonce>, StoreError> {
         let nonce = fresh_nonce();
-        let put = self
-            .dynamodb()
-            .put_item()
-            .table_name(self.table())
-            .set_item(Some(encode(job, delivery, nonce)?))
-            .condition_expression("last_write = :seen")
-            .expression_attribute_values(":seen", mark(seen))
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        match Box::pin(put.send()).await {
-            Ok(_) => Ok(Some(nonce)),
-            Err(error) => {
-                let found = refused_put("writing a delivery", error)?;
-                Ok(found.and_then(|found| (found.get("last_write") == Some(&mark(nonce))).then_some(nonce)))
-            }
-        }
+        let written = self.put_over("writing a delivery", encode(job, delivery, nonce)?, seen).await?;
+        Ok(written.then_some(nonce))
     }
 
     /// Reads the delivery of an event; none when there is none of the tenant's.
@@ -247,14 +219,4 @@ pub(crate) fn decode(item: &Item) -> Result<StoredDelivery, StoreError> {
         return Err(reader.corrupt(SK, "it is another delivery's"));
     }
     Ok(stored)
-}
-
-fn refused_put(
-    action: &'static str,
-    error: aws_sdk_dynamodb::error::SdkError<PutItemError>,
-) -> Result<Option<Item>, StoreError> {
-    refused(action, error, |error| match error {
-        PutItemError::ConditionalCheckFailedException(failed) => Some(failed.item()),
-        _ => None,
-    })
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use aws_sdk_apigatewaymanagement::Client;
 use aws_sdk_apigatewaymanagement::error::ProvideErrorMetadata;
+use aws_sdk_apigatewaymanagement::operation::delete_connection::DeleteConnectionError;
 use aws_sdk_apigatewaymanagement::operation::post_to_connection::PostToConnectionError;
 use aws_sdk_apigatewaymanagement::primitives::Blob;
 
@@ -24,7 +25,7 @@ pub enum Pushed {
 
 /// The gateway gave no usable answer.
 #[derive(Debug, thiserror::Error)]
-#[error("pushing to connection {connection} failed")]
+#[error("the gateway could not be asked about connection {connection}")]
 pub struct PushError {
     /// The connection.
     pub connection: String,
@@ -62,6 +63,22 @@ impl Push {
             Some(PostToConnectionError::LimitExceededException(_)) => Ok(Pushed::Throttled),
             // Ids that the gateway never gave out are refused as such: that connection does not exist either.
             Some(other) if other.code() == Some("BadRequestException") => Ok(Pushed::Gone),
+            Some(_) | None => Err(PushError { connection: connection.to_owned(), source: error.into() }),
+        }
+    }
+
+    /// Closes a connection; one that is closed already is none to the gateway, and that is well.
+    ///
+    /// # Errors
+    /// [`PushError`] when the gateway cannot be asked.
+    pub async fn close(&self, connection: &str) -> Result<(), PushError> {
+        let error = match Box::pin(self.client.delete_connection().connection_id(connection).send()).await {
+            Ok(_) => return Ok(()),
+            Err(error) => error,
+        };
+        match error.as_service_error() {
+            Some(DeleteConnectionError::GoneException(_)) => Ok(()),
+            Some(other) if other.code() == Some("BadRequestException") => Ok(()),
             Some(_) | None => Err(PushError { connection: connection.to_owned(), source: error.into() }),
         }
     }

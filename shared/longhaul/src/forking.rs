@@ -59,18 +59,27 @@ pub async fn fork<S: Store>(store: &S, source: &JobRef, asked: ForkOrder) -> Res
     let found = store.job(source).await?.ok_or(OutsideError::NoJob)?;
     let batches = store.journal(source.job, Seq::FIRST).await?;
     let journal = Journal::read(batches.iter().cloned())?;
-    let known = known(store, source, asked.id).await?;
-    let fork = place(source, &asked, known.as_ref(), &batches, &journal)?;
+    let made = Box::pin(made(store, source, asked.id)).await?;
+    let known = made.as_ref().map(|(known, _)| known);
+    let fork = place(source, &asked, known, &batches, &journal)?;
     let kept = fork::kept(&batches, &fork)?;
     let repeats = fork::repeats(&batches, &kept);
     // A fork that is there has been allowed, whatever the other job has done since: a repeated request is answered with it.
-    if !asked.repeat_effects && known.as_ref() != Some(&fork) {
+    if !asked.repeat_effects && known != Some(&fork) {
         let once: Vec<String> = repeats.iter().filter(|(_, once)| *once).map(|(id, _)| id.name.clone()).collect();
         if !once.is_empty() {
             return Err(OutsideError::Repeats { effects: once });
         }
     }
-    let accepted = submit(store, order(&found, &journal, fork, asked)).await?;
+    let mut wanted = order(journal.edited(&found.order), &fork, &asked);
+    if let Some((_, made)) = made.filter(|(known, made)| *known == fork && !made.asks_the_same(&wanted)) {
+        wanted = earlier(&found, &batches)?
+            .into_iter()
+            .map(|source| order(source, &fork, &asked))
+            .find(|earlier| made.asks_the_same(earlier))
+            .unwrap_or(wanted);
+    }
+    let accepted = Box::pin(submit(store, wanted)).await?;
     Ok(Forked { accepted, kept: count(&kept), repeats })
 }
 
@@ -105,13 +114,27 @@ fn place(
     }
 }
 
-/// The place of the fork that is there under this id already, of the same job.
-async fn known<S: Store>(store: &S, source: &JobRef, id: JobId) -> Result<Option<Fork>, OutsideError> {
+/// The fork that is there under this id already, of the same job: its place, and its order.
+async fn made<S: Store>(store: &S, source: &JobRef, id: JobId) -> Result<Option<(Fork, Order)>, OutsideError> {
     let reference = JobRef { tenant: source.tenant.clone(), job: id };
-    match store.job(&reference).await?.map(|known| known.order.origin) {
-        Some(Origin::Forked(known)) if known.job == source.job => Ok(Some(known)),
-        Some(Origin::Submitted | Origin::Forked(_) | Origin::Imported(_)) | None => Ok(None),
+    let order = store.job(&reference).await?.map(|job| job.order);
+    Ok(order.and_then(|order| match &order.origin {
+        Origin::Forked(fork) if fork.job == source.job => Some((fork.clone(), order)),
+        Origin::Submitted | Origin::Forked(_) | Origin::Imported(_) => None,
+    }))
+}
+
+/// What the other job was to do at any time: a replay may have changed it since a fork was made.
+fn earlier(source: &Job, batches: &[Batch]) -> Result<Vec<Order>, OutsideError> {
+    let mut journal = Journal::default();
+    let mut orders = vec![source.order.clone()];
+    for batch in batches {
+        journal.take_in(batch.clone())?;
+        if batch.entries.iter().any(|entry| matches!(entry, Entry::Replayed { .. })) {
+            orders.push(journal.edited(&source.order));
+        }
     }
+    Ok(orders)
 }
 
 /// Whether an entry of this step stands at a position.
@@ -138,10 +161,9 @@ fn first_of(step: &StepKey, batches: &[Batch]) -> Option<Seq> {
     first
 }
 
-fn order(source: &Job, journal: &Journal, fork: Fork, asked: ForkOrder) -> Order {
-    let ForkOrder { id, from: _, edit, repeat_effects: _, traceparent, now, by } = asked;
-    let mut order = journal.edited(&source.order);
-    let Edit { input, budget, model, instructions } = edit;
+/// The fork's order, out of what the other job is to do.
+fn order(mut order: Order, fork: &Fork, asked: &ForkOrder) -> Order {
+    let Edit { input, budget, model, instructions } = asked.edit.clone();
     if let Some(input) = input {
         order.input = input;
     }
@@ -151,17 +173,17 @@ fn order(source: &Job, journal: &Journal, fork: Fork, asked: ForkOrder) -> Order
     order.overrides.model = model.or(order.overrides.model);
     order.overrides.instructions = instructions.or(order.overrides.instructions);
     Order {
-        id,
-        origin: Origin::Forked(fork),
+        id: asked.id,
+        origin: Origin::Forked(fork.clone()),
         // Whoever waits for the other job, or was to hear of its end, waits for that one.
         parent: None,
         webhook: None,
         webhook_events: Vec::new(),
         // A fork is tried beside the other job, not behind it.
         thread: None,
-        traceparent,
-        submitted_at: now,
-        submitted_by: by,
+        traceparent: asked.traceparent.clone(),
+        submitted_at: asked.now,
+        submitted_by: asked.by.clone(),
         ..order
     }
 }

@@ -431,7 +431,6 @@ pub struct ProblemBody {
     pub field: Option<String>,
     /// What this kind says besides: `violations`, `known`, `line` and `column`, `parameter`, `scope`, `job_status`,
     /// `limit` and `value`, `streams`, `erasure`, `job`.
-    /// `limit` and `value`, `streams`, `job`.
     #[serde(flatten)]
     #[schema(value_type = std::collections::BTreeMap<String, Value>, additional_properties)]
     pub extras: Map<String, Value>,

@@ -18,6 +18,8 @@ pub mod audit;
 pub mod far_end;
 pub mod jobs;
 pub mod journals;
+pub mod picked;
+mod plan;
 pub mod seeds;
 pub mod threads;
 pub mod turns;

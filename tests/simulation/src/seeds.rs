@@ -15,15 +15,16 @@ use longhaul::engine::{Entry, ErrorClass, JobId, JobState, Journal, StepKey};
 use longhaul::outside::{self, OutsideError, TakenIn};
 use longhaul::store::JobRef;
 use longhaul_sim::workshop::{Skew, Workshop, killed};
-use longhaul_sim::{CallFaults, Faults, Moment, QueueFaults, Sim, Snapshot};
+use longhaul_sim::{Moment, Sim, Snapshot};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::agents::{Deployed, registry};
 use crate::audit::{Acknowledged, Evidence, audit};
-use crate::far_end::{FarEnd, Manners};
+use crate::far_end::FarEnd;
 use crate::jobs::{Kind, SETTLING, Says, order};
+use crate::plan::{Deployment, Person, Plan, Replay, seconds};
 use crate::turns::{End, run, virtually};
 
 /// How much a clock may be wrong.
@@ -126,133 +127,6 @@ impl Met {
             && self.blocked > 0
             && self.interrupted > 0
     }
-}
-
-/// What people do with one job.
-#[derive(Debug, Clone)]
-struct Person {
-    after: Duration,
-    says: Says,
-    cancels: bool,
-    replays: Vec<Replay>,
-}
-
-/// One replay of a job that has ended without a result.
-#[derive(Debug, Clone, Copy)]
-struct Replay {
-    after: Duration,
-    /// From how far into the journal, in thousandths; the last good step when absent.
-    from_permille: Option<u64>,
-    mends: bool,
-}
-
-/// What is deployed in mid-run, and for how long.
-#[derive(Debug, Clone, Copy)]
-struct Deployment {
-    deployed: Deployed,
-    after: Duration,
-    lasts: Duration,
-}
-
-/// Everything that a seed draws.
-#[derive(Debug, Clone)]
-struct Plan {
-    faults: Faults,
-    manners: Manners,
-    invocation: Duration,
-    workers: usize,
-    deaths_upto: u64,
-    freezes_upto: u64,
-    skewed: bool,
-    jobs: Vec<(Kind, Person)>,
-    deployment: Option<Deployment>,
-}
-
-fn up_to(dice: &mut StdRng, max: u32) -> u32 {
-    if dice.random_bool(0.5) { 0 } else { dice.random_range(0..max) }
-}
-
-fn seconds(dice: &mut StdRng, range: std::ops::Range<u64>) -> Duration {
-    Duration::from_secs(dice.random_range(range))
-}
-
-impl Plan {
-    fn of(seed: u64) -> Self {
-        let dice = &mut StdRng::seed_from_u64(seed);
-        let faults = Faults {
-            calls: CallFaults {
-                fail_before_permille: up_to(dice, 60),
-                fail_after_permille: up_to(dice, 60),
-                repeat_permille: up_to(dice, 200),
-                late_permille: up_to(dice, 40),
-                late_max: seconds(dice, 1..90),
-                latency: Duration::ZERO..=Duration::from_millis(dice.random_range(0..400)),
-            },
-            queue: QueueFaults {
-                lose_permille: up_to(dice, 200),
-                duplicate_permille: up_to(dice, 300),
-                delay_max: seconds(dice, 0..40),
-                visibility: seconds(dice, 30..900),
-            },
-        };
-        let manners = Manners {
-            latency_max: Duration::from_millis(dice.random_range(1..20_000)),
-            answer_lost_permille: up_to(dice, 50),
-            turned_away_permille: up_to(dice, 50),
-        };
-        let mut jobs: Vec<(Kind, Person)> = (0..dice.random_range(2..5)).map(|_| (kind(dice), person(dice))).collect();
-        let deployment = dice.random_bool(0.4).then(|| Deployment {
-            deployed: if dice.random_bool(0.5) { Deployed::OtherVersions } else { Deployed::Changed },
-            after: seconds(dice, 0..120),
-            lasts: seconds(dice, 10..1_800),
-        });
-        if deployment.is_some_and(|deployment| deployment.deployed == Deployed::Changed) {
-            // A job whose first step a replay forgets would rightly begin anew under the careless change.
-            for (_, person) in jobs.iter_mut().filter(|(kind, _)| matches!(kind, Kind::Everything { .. })) {
-                person.replays.clear();
-            }
-        }
-        Self {
-            faults,
-            manners,
-            invocation: seconds(dice, 20..900),
-            workers: dice.random_range(2..5),
-            // Bounded, so that the world comes to rest.
-            deaths_upto: dice.random_range(0..8),
-            freezes_upto: up_to(dice, 8).into(),
-            skewed: dice.random_bool(0.4),
-            jobs,
-            deployment,
-        }
-    }
-}
-
-fn kind(dice: &mut StdRng) -> Kind {
-    match dice.random_range(0..10) {
-        0 => Kind::Research,
-        1 => Kind::Compliance { approve: false },
-        2 => Kind::Compliance { approve: true },
-        3 => Kind::Steps { fails: false },
-        4 => Kind::Steps { fails: true },
-        5 => Kind::Parent,
-        6 => Kind::Mended,
-        _ => Kind::Everything { flaky: dice.random_range(0..3) },
-    }
-}
-
-fn person(dice: &mut StdRng) -> Person {
-    let says = match dice.random_range(0..10) {
-        0..6 => Says::Yes,
-        6..8 => Says::No,
-        _ => Says::Nothing,
-    };
-    let replays = (0..dice.random_range(0..3)).map(|_| Replay {
-        after: seconds(dice, 0..300),
-        from_permille: dice.random_bool(0.4).then(|| dice.random_range(0..1_000)),
-        mends: dice.random_bool(0.8),
-    });
-    let replays = replays.collect();
-    Person { after: seconds(dice, 0..240), says, cancels: dice.random_bool(0.2), replays }
 }
 
 /// Runs the world of a seed and writes its trace down if that is asked for.

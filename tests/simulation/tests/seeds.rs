@@ -4,12 +4,12 @@
 //! tells how far it is.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-use std::ops::Range;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use longhaul_simulation::picked;
 use longhaul_simulation::seeds::{Clean, Met, verdict, world};
 
 /// Seeds of an ordinary test run.
@@ -18,19 +18,6 @@ const SEEDS: u64 = 160;
 const TWICE: u64 = 8;
 /// Seeds between two words about how far it is.
 const PROGRESS: u64 = 250;
-
-fn seeds() -> Range<u64> {
-    let set = |name: &str| std::env::var(name).ok();
-    if let Some(seed) = set("LONGHAUL_SEED") {
-        let seed = seed.parse().expect("LONGHAUL_SEED is a number");
-        return seed..seed + 1;
-    }
-    let range = set("LONGHAUL_SEEDS").unwrap_or_else(|| format!("0..{SEEDS}"));
-    let (from, to) = range.split_once("..").expect("LONGHAUL_SEEDS is a..b");
-    let seeds: Range<u64> = from.parse().unwrap()..to.parse().unwrap();
-    assert!(!seeds.is_empty(), "LONGHAUL_SEEDS names no seed: {range}");
-    seeds
-}
 
 /// The commit that was tested, and whether it was tested as it is.
 fn commit() -> String {
@@ -63,7 +50,7 @@ fn failure(seed: u64, broken: &str) -> String {
 
 #[test]
 fn whatever_goes_wrong_the_promises_hold() {
-    let (seeds, began) = (seeds(), Instant::now());
+    let (seeds, began) = (picked::seeds(SEEDS), Instant::now());
     let (next, done, violations) = (AtomicU64::new(seeds.start), AtomicU64::new(0), Mutex::new(Vec::new()));
     let met = Mutex::new(Met::default());
     let tell = std::env::var("LONGHAUL_SEEDS").is_ok();
@@ -117,7 +104,7 @@ fn whatever_goes_wrong_the_promises_hold() {
 
 #[test]
 fn one_seed_gives_one_trace() {
-    for seed in seeds().take(TWICE as usize) {
+    for seed in picked::seeds(SEEDS).take(TWICE as usize) {
         let (first, second) = (world(seed, true), world(seed, true));
         assert!(first.trace.len() > 100, "seed {seed}: a trace tells what happened");
         let differs = first.trace.iter().zip(&second.trace).position(|(one, other)| one != other);

@@ -3,27 +3,15 @@
 //! `LONGHAUL_SEED=7` runs one seed (`LONGHAUL_TRACE=1` tells its story), `LONGHAUL_SEEDS=a..b` a range.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-use std::ops::Range;
-
+use longhaul_simulation::picked;
 use longhaul_simulation::threads::{Met, check};
 
 /// Seeds of an ordinary test run.
 const SEEDS: u64 = 200;
 
-fn seeds() -> Range<u64> {
-    let set = |name: &str| std::env::var(name).ok();
-    if let Some(seed) = set("LONGHAUL_SEED") {
-        let seed = seed.parse().expect("LONGHAUL_SEED is a number");
-        return seed..seed + 1;
-    }
-    let range = set("LONGHAUL_SEEDS").unwrap_or_else(|| format!("0..{SEEDS}"));
-    let (from, to) = range.split_once("..").expect("LONGHAUL_SEEDS is a..b");
-    from.parse().unwrap()..to.parse().unwrap()
-}
-
 #[test]
 fn one_at_a_time_in_order_and_none_for_ever() {
-    let seeds = seeds();
+    let seeds = picked::seeds(SEEDS);
     let mut met = Met::default();
     for seed in seeds.clone() {
         let checked = std::panic::catch_unwind(|| check(seed)).unwrap_or_else(|_| panic!("seed {seed}"));

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::agents::Bench;
+use crate::far_end::{FarEnd, Mood};
 use crate::ground::{Ground, now, order};
 use crate::worker::{invoke, nothing_stays};
 
@@ -183,6 +184,28 @@ async fn of_a_tenant_nothing_is_left_but_the_record() {
     assert!(jobs == 4 && items > 20 && objects >= 1 && letters == 1, "{:?}", record.erased);
     assert_eq!(ground.store.erasures(&tenant("leaver")).await.unwrap(), [record]);
     assert_eq!(ground.store.due_erasures(now()).await.unwrap(), []);
+}
+
+/// Open connections are closed, and those that cannot be are told nothing more and hold up nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_of_a_tenant_are_closed_and_of_others_stay_open() {
+    let far = FarEnd::set_up().await;
+    let moods = [("gone=", Mood::Gone), ("hangs=", Mood::Hangs), ("forbidden=", Mood::Forbidden)];
+    for (connection, mood) in moods {
+        far.set_mood(connection, mood);
+    }
+    for connection in ["open=", "gone=", "hangs=", "forbidden="] {
+        far.come_in(connection, "leaver").await;
+    }
+    far.come_in("keeper=", "keeper").await;
+    let ground = &far.ground;
+    let gateway = ("LONGHAUL_PUSH_ENDPOINT", format!("{}/live", far.base));
+    let store = ground.store_with(&[("LONGHAUL_ERASURE_REST_SECONDS", "0".to_owned()), gateway]).await;
+    let erasure = begin(ground, "leaver").await;
+    finish(ground, &store, std::slice::from_ref(&erasure)).await;
+    assert_eq!(far.closed(), ["forbidden=", "gone=", "hangs=", "open="]);
+    assert_eq!(of(&ground.items().await, "leaver"), Vec::<&Value>::new());
+    assert!(ground.store.connection("keeper=").await.unwrap().is_some());
 }
 
 /// A job that nobody can read, and so nobody would ever end, goes with the others.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -54,8 +54,10 @@ pub(crate) struct Call {
 #[derive(Default)]
 struct Seen {
     calls: Vec<Call>,
-    /// Posts by connection, whatever became of them.
-    posts: BTreeMap<String, usize>,
+    /// When each connection was posted to, whatever became of it.
+    posts: BTreeMap<String, Vec<Instant>>,
+    /// Connections that were to be closed, in the order of the calls.
+    closed: Vec<String>,
     /// Bytes of the largest post.
     largest: usize,
     moods: BTreeMap<String, Mood>,
@@ -79,7 +81,7 @@ impl FarEnd {
         let issuer = Issuer::open(folder.path()).unwrap();
         let seen = Arc::new(Mutex::new(Seen::default()));
         let router = Router::new()
-            .route("/live/@connections/{id}", post(take_post))
+            .route("/live/@connections/{id}", post(take_post).delete(take_close))
             .route("/hooks/{name}", post(take_report))
             .with_state(Arc::clone(&seen))
             .merge(issuer.routes().unwrap());
@@ -124,7 +126,19 @@ impl FarEnd {
 
     /// How often a connection was posted to so far.
     pub(crate) fn posts(&self, connection: &str) -> usize {
-        self.seen.lock().unwrap().posts.get(connection).copied().unwrap_or_default()
+        self.posted(connection).len()
+    }
+
+    /// And when.
+    pub(crate) fn posted(&self, connection: &str) -> Vec<Instant> {
+        self.seen.lock().unwrap().posts.get(connection).cloned().unwrap_or_default()
+    }
+
+    /// Connections that were to be closed so far, sorted.
+    pub(crate) fn closed(&self) -> Vec<String> {
+        let mut closed = self.seen.lock().unwrap().closed.clone();
+        closed.sort();
+        closed
     }
 
     /// Bytes of the largest post so far.
@@ -249,7 +263,7 @@ async fn take_post(State(seen): State<Arc<Mutex<Seen>>>, Path(connection): Path<
     let call = read(connection.clone(), request).await;
     let mood = {
         let mut seen = seen.lock().unwrap();
-        *seen.posts.entry(connection.clone()).or_default() += 1;
+        seen.posts.entry(connection.clone()).or_default().push(Instant::now());
         seen.largest = seen.largest.max(call.bytes.len());
         seen.moods.get(&connection).copied()
     };
@@ -271,6 +285,22 @@ async fn take_post(State(seen): State<Arc<Mutex<Seen>>>, Path(connection): Path<
     }
     seen.calls.push(call);
     StatusCode::OK.into_response()
+}
+
+async fn take_close(State(seen): State<Arc<Mutex<Seen>>>, Path(connection): Path<String>) -> Response {
+    let mood = {
+        let mut seen = seen.lock().unwrap();
+        seen.closed.push(connection.clone());
+        seen.moods.get(&connection).copied()
+    };
+    match mood {
+        Some(Mood::Hangs) => std::future::pending().await,
+        Some(Mood::Gone) => (StatusCode::GONE, [("x-amzn-errortype", "GoneException")], "{}").into_response(),
+        Some(Mood::Forbidden) => {
+            (StatusCode::FORBIDDEN, [("x-amzn-errortype", "ForbiddenException")], "{}").into_response()
+        }
+        Some(Mood::Full(_) | Mood::Broken | Mood::Malformed) | None => StatusCode::NO_CONTENT.into_response(),
+    }
 }
 
 async fn take_report(State(seen): State<Arc<Mutex<Seen>>>, Path(name): Path<String>, request: Request) -> Response {

@@ -12,6 +12,7 @@
 )]
 
 mod agents;
+mod deltas;
 mod erasing;
 mod far_end;
 mod faulty;

@@ -153,6 +153,21 @@ fn a_deployment_is_worked_with_from_elsewhere() {
     assert!(elsewhere.run(&["agents", "ls"], &[]).status.success());
 }
 
+/// Where no WebSocket gets through, a watcher sees the same.
+#[test]
+fn a_job_is_watched_without_a_websocket() {
+    let stack = Stack::up(&["--think-ms", "50"]);
+    let elsewhere = Elsewhere { home: TempDir::new().unwrap(), url: stack.address("api") };
+    let token = [("LONGHAUL_TOKEN", &*stack.token("local"))];
+    let id = stack.submit("agent-10", &json!({"steps": 3}));
+    // A port that nobody listens on any more.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = format!("ws://{closed}/live");
+    let asked = elsewhere.json(&["watch", &id, "--json", "--websocket", &closed], &token);
+    assert_eq!((&asked["id"], &asked["status"]), (&json!(id), &json!("COMPLETED")), "{asked}");
+    assert_eq!(elsewhere.json(&["watch", &id, "--json"], &token), asked);
+}
+
 /// Where a message is said, and what it must hold: what was attempted, with what, what next.
 #[test]
 fn errors_say_what_to_do_next() {

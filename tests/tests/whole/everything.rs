@@ -182,7 +182,11 @@ impl Everything {
 
     /// Watches a job in the background; what is heard is kept.
     fn watch(&self, job: &str) {
-        let url = format!("{}?token={}", self.stack.address("websocket"), self.token);
+        self.watch_as(&self.token, job);
+    }
+
+    fn watch_as(&self, token: &str, job: &str) {
+        let url = format!("{}?token={token}", self.stack.address("websocket"));
         let subscribe = json!({"action": "subscribe", "job": job, "after": 0}).to_string();
         let heard = Arc::clone(&self.heard);
         let (ready, subscribed) = std::sync::mpsc::channel();
@@ -263,7 +267,8 @@ impl Everything {
         });
     }
 
-    /// Another tenant has everything erased: a job with a payload that waits for a person, an agent, a dead letter.
+    /// Another tenant has everything erased: a job with a payload that waits for a person, its watcher, an agent, a
+    /// dead letter.
     fn a_tenant_is_erased(&self) {
         let of_it = |arguments: &[&str]| {
             let done = self.stack.run(&[&["--tenant", "leaver"], arguments].concat());
@@ -282,6 +287,7 @@ impl Everything {
         };
         wait_for("the question", || status(&waiting) == "WAITING");
         wait_for("the dead letter", || status(&failing) == "FAILED");
+        self.watch_as(&self.stack.token("leaver"), &waiting);
         let erased: Value = serde_json::from_str(&of_it(&["tenant", "erase", "leaver", "--yes", "--json"])).unwrap();
         assert_eq!((&erased["status"], &erased["erased"]["jobs"]), (&json!("DONE"), &json!(2)), "{erased}");
         assert_eq!(erased["erased"]["dead_letters"], 1, "{erased}");

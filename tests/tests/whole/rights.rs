@@ -29,8 +29,10 @@ fn embedded(resource: &str) -> String {
         ("<Bucket.Arn>/", "bucket/"),
         ("<Bucket.Arn>", "bucket"),
     ];
-    if resource.ends_with("/live/POST/@connections/*") {
-        return "connections/POST".to_owned();
+    for method in ["POST", "DELETE"] {
+        if resource.ends_with(&format!("/live/{method}/@connections/*")) {
+            return format!("connections/{method}");
+        }
     }
     let found = named.iter().find_map(|(policy, ours)| Some(format!("{ours}{}", resource.strip_prefix(policy)?)));
     found.unwrap_or_else(|| panic!("{resource} is no resource that the embedded stack has; name it here"))

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use futures::StreamExt;
+use longhaul_engine::JobId;
+use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,6 +12,7 @@ use serde_json::Value;
 
 use longhaul_wire::agents::{AgentList, AgentView};
 use longhaul_wire::erasures::{EraseRequest, ErasureList, ErasureView};
+use longhaul_wire::events::EventList;
 use longhaul_wire::export::{EntryPart, Export};
 use longhaul_wire::jobs::{DeadLetterList, ForkView, JobList, TakenIn};
 use longhaul_wire::journal::{EntryView, JournalView};
@@ -19,22 +23,48 @@ use longhaul_wire::requests::{
 use longhaul_wire::{JobView, limits};
 
 use super::CliError;
+use super::asking::Streamed;
 use super::deployment::Tokens;
 
 /// How long one call may take: an API call answers within 30 s.
 const CALL_TIMEOUT: Duration = Duration::from_secs(35);
 
+/// How long a question for events waits for its answer.
+const EVENTS_WAIT_SECONDS: u64 = 20;
+/// How long a stream may be silent: it says every 15 s that it is still there.
+const SILENCE: Duration = Duration::from_secs(45);
+
+/// What came of asking for a stream of events.
+pub(super) enum Opened {
+    /// The data of its events.
+    Stream(Streamed),
+    /// There is nothing more to come.
+    Nothing,
+    /// Not here, but at this address, if at any.
+    Elsewhere(Option<String>),
+    /// Not now.
+    Busy,
+}
+
 /// A client of one deployment, acting for one tenant.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
     http: reqwest::Client,
+    /// For answers that go on: bounded by silence, not as a whole.
+    streaming: reqwest::Client,
     url: String,
     tokens: Tokens,
 }
 
 impl Client {
     pub(super) fn new(url: &str, tokens: Tokens) -> Self {
-        Self { http: reqwest::Client::new(), url: url.to_owned(), tokens }
+        let streaming = reqwest::Client::builder().read_timeout(SILENCE).build().unwrap_or_default();
+        Self { http: reqwest::Client::new(), streaming, url: url.to_owned(), tokens }
+    }
+
+    /// The address of its API.
+    pub(super) fn url(&self) -> &str {
+        &self.url
     }
 
     /// Where its tokens come from, for the live connection.
@@ -68,6 +98,44 @@ impl Client {
                 None => return Ok(entries),
             }
         }
+    }
+
+    /// The events of a job behind a position; without any, those of the next moments.
+    pub(super) async fn events(&self, job: JobId, after: u64) -> Result<EventList, CliError> {
+        let wait = EVENTS_WAIT_SECONDS.to_string();
+        self.get(&format!("/v1/jobs/{job}/events"), &[("after", &after.to_string()), ("wait", &wait)]).await
+    }
+
+    /// Asks an address of this deployment for a job's events as a stream.
+    pub(super) async fn open_events(&self, at: &str, job: JobId, after: u64) -> Result<Opened, CliError> {
+        let url = format!("{}/v1/jobs/{job}/events", at.trim_end_matches('/'));
+        let token = self.tokens.get().await?;
+        let call = self.streaming.get(&url).bearer_auth(token).header("accept", "text/event-stream");
+        let call = if after > 0 { call.header("last-event-id", after) } else { call };
+        let answer =
+            call.send().await.map_err(|source| CliError::Unreachable { method: "GET", url: url.clone(), source })?;
+        let is_stream = answer
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .is_some_and(|value| value.starts_with("text/event-stream"));
+        Ok(match answer.status() {
+            StatusCode::NO_CONTENT => Opened::Nothing,
+            StatusCode::OK if is_stream => {
+                // A connection that breaks ends the stream, as its own end does: the position says where to go on.
+                let events = sse_stream::SseByteStream::new(answer.bytes_stream().boxed());
+                let whole = events.take_while(|event| std::future::ready(event.is_ok()));
+                Opened::Stream(whole.filter_map(async |event| event.ok()?.data).boxed())
+            }
+            StatusCode::NOT_ACCEPTABLE => {
+                let problem = answer.json::<ProblemBody>().await.ok();
+                let named = problem.and_then(|problem| problem.extras.get("streams")?.as_str().map(str::to_owned));
+                // Tokens go there.
+                Opened::Elsewhere(named.and_then(|named| super::deployment::address("streams", &named).ok()))
+            }
+            // The question that follows says what is wrong, if anything is.
+            _ => Opened::Busy,
+        })
     }
 
     /// A job as a whole file, entries larger than an answer included.

@@ -276,7 +276,7 @@ pub(super) async fn watch(
     let screen = !plain && !output.json && !over && Screen::is_possible();
     let mut shown =
         if screen { Shown::Screen(Box::new(Screen::open(before.clone())?)) } else { Shown::Lines(Progress::new()) };
-    let mut follow = Follow::new(&websocket, connected.client.tokens(), job, after);
+    let mut follow = Follow::new(websocket, connected.client.clone(), job, after);
     let mut tick = tokio::time::interval(screen::TICK);
     let mut looked_at = Instant::now();
     while !over {

@@ -99,20 +99,16 @@ impl Target {
     }
 }
 
-/// The WebSocket of a deployment.
+/// The WebSocket of a deployment; none where it names none.
 ///
 /// # Errors
-/// [`CliError::Unreachable`] and its kin, and [`CliError::Argument`] when it does not name one.
-pub(super) async fn websocket(addresses: &Addresses) -> Result<String, CliError> {
+/// [`CliError::Unreachable`] and its kin, and [`CliError::Argument`] when it names one that is none.
+pub(super) async fn websocket(addresses: &Addresses) -> Result<Option<String>, CliError> {
     if !addresses.websocket.is_empty() {
-        return Ok(addresses.websocket.clone());
+        return Ok(Some(addresses.websocket.clone()));
     }
-    let none = || CliError::Argument {
-        argument: "--websocket",
-        what: format!("{} does not say where its WebSocket is; name it", addresses.api),
-    };
-    let said = settings(&addresses.api).await?.websocket.ok_or_else(none)?;
-    address("--websocket", &said)
+    let said = settings(&addresses.api).await?.websocket;
+    said.map(|said| address("--websocket", &said)).transpose()
 }
 
 /// What a deployment tells everybody about itself.

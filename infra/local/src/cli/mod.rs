@@ -1,6 +1,7 @@
 //! The command line: the stack in a terminal, and everything that a person does with jobs.
 
 mod agents;
+mod asking;
 mod bench;
 mod client;
 mod commands;

@@ -174,8 +174,8 @@ impl AwsStore {
         }
     }
 
-    /// Removes what is a tenant's and no job's: its definitions, settings, book and connections. What erasures know of
-    /// themselves stays.
+    /// Removes what is a tenant's and no job's: its definitions, settings, book and connections, which are told nothing more
+    /// from then on. What erasures know of themselves stays.
     ///
     /// # Errors
     /// Store errors; calling again goes on where it stopped.
@@ -189,7 +189,11 @@ impl AwsStore {
         Ok(Erased { items: agents.saturating_add(own), ..Erased::default() })
     }
 
-    async fn tenant_connections(&self, tenant: &TenantId) -> Result<Vec<String>, StoreError> {
+    /// The gateway's ids of a tenant's connections.
+    ///
+    /// # Errors
+    /// Store errors.
+    pub async fn tenant_connections(&self, tenant: &TenantId) -> Result<Vec<String>, StoreError> {
         let query = self
             .dynamodb()
             .query()

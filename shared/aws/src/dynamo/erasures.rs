@@ -1,7 +1,5 @@
 //! Erasures: the one that is under way, which also keeps the tenant's submissions out, and the records of earlier ones.
 
-use aws_sdk_dynamodb::operation::put_item::PutItemError;
-use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use longhaul::outside::fresh_nonce;
 use longhaul::store::StoreError;
 use longhaul_engine::{Erasure, ErasureId, Nonce, TenantId, Timestamp, limits};
@@ -9,7 +7,7 @@ use longhaul_engine::{Erasure, ErasureId, Nonce, TenantId, Timestamp, limits};
 use super::attributes::{Item, Reader, json_text, mark, number, text, time};
 use super::keys::{ERASURE, ERASURE_SHARD, PK, SK, erasure_record_sort, key, tenant_partition};
 use super::table::{DUE_AT, DUE_INDEX, DUE_SHARD};
-use super::{AwsStore, refused, unavailable};
+use super::{AwsStore, unavailable};
 
 /// Erasures that one sweep looks after, and records that one answer lists.
 const ERASURES_MAX: i32 = 100;
@@ -29,20 +27,9 @@ impl AwsStore {
     /// # Errors
     /// Store errors.
     pub async fn begin_erasure(&self, erasure: &Erasure) -> Result<Erasure, StoreError> {
-        const ACTION: &str = "beginning an erasure";
-        let put = self
-            .dynamodb()
-            .put_item()
-            .table_name(self.table())
-            .set_item(Some(encode(erasure, fresh_nonce())?))
-            .condition_expression("attribute_not_exists(PK)")
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        match Box::pin(put.send()).await {
-            Ok(_) => Ok(erasure.clone()),
-            Err(error) => match refused_put(ACTION, error)? {
-                Some(found) => decode(&found).map(|stored| stored.erasure),
-                None => Err(unavailable(ACTION, "what stood in the way is gone")),
-            },
+        match self.put_where_none("beginning an erasure", encode(erasure, fresh_nonce())?).await? {
+            Some(found) => decode(&found).map(|stored| stored.erasure),
+            None => Ok(erasure.clone()),
         }
     }
 
@@ -121,21 +108,8 @@ impl AwsStore {
     /// Store errors.
     pub async fn write_erasure(&self, erasure: &Erasure, seen: Nonce) -> Result<Option<Nonce>, StoreError> {
         let nonce = fresh_nonce();
-        let put = self
-            .dynamodb()
-            .put_item()
-            .table_name(self.table())
-            .set_item(Some(encode(erasure, nonce)?))
-            .condition_expression("last_write = :seen")
-            .expression_attribute_values(":seen", mark(seen))
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        match Box::pin(put.send()).await {
-            Ok(_) => Ok(Some(nonce)),
-            Err(error) => {
-                let found = refused_put("writing an erasure", error)?;
-                Ok(found.filter(|found| found.get("last_write") == Some(&mark(nonce))).map(|_| nonce))
-            }
-        }
+        let written = self.put_over("writing an erasure", encode(erasure, nonce)?, seen).await?;
+        Ok(written.then_some(nonce))
     }
 
     /// Writes the record of an erasure that is done, and lets the tenant submit again.
@@ -192,14 +166,4 @@ fn decode_record(item: &Item) -> Result<Erasure, StoreError> {
         return Err(reader.corrupt(SK, "it is another tenant's"));
     }
     Ok(erasure)
-}
-
-fn refused_put(
-    action: &'static str,
-    error: aws_sdk_dynamodb::error::SdkError<PutItemError>,
-) -> Result<Option<Item>, StoreError> {
-    refused(action, error, |error| match error {
-        PutItemError::ConditionalCheckFailedException(failed) => Some(failed.item()),
-        _ => None,
-    })
 }

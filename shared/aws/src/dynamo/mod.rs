@@ -18,6 +18,7 @@ mod jobs;
 mod journal;
 mod keys;
 mod lists;
+mod puts;
 mod search;
 mod sessions;
 mod stream;

@@ -280,6 +280,40 @@ async fn a_failed_jobs_fork_goes_on_from_the_last_good_step() {
         .await;
 }
 
+/// A fork was made of what its job was to do then. A replay that changes the job's input changes nothing about it.
+#[tokio::test(start_paused = true)]
+async fn a_repeated_request_finds_its_fork_behind_a_replay_with_another_input() {
+    let done = Done::default();
+    let workshop = Workshop::new(Sim::faultless(), journey(&done));
+    workshop
+        .run(2, async {
+            let source = travelled(&workshop, json!({"broken": true})).await;
+            let plain = asked(&workshop, 1, Place::Position(Seq(3)));
+            let edit = Edit { model: Some("better".to_owned()), ..Edit::default() };
+            let changed = ForkOrder { edit, ..asked(&workshop, 2, Place::Position(Seq(3))) };
+            for order in [&plain, &changed] {
+                assert!(!forked(&workshop, &source, order.clone()).await.unwrap().1.accepted.existed);
+            }
+            let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+            let edit = Edit { input: Some(json!({})), ..Edit::default() };
+            outside::replay(&store, &source, "r1".parse().unwrap(), "ada".into(), None, edit, now).await.unwrap();
+            workshop.ended(&source).await;
+            for order in [&plain, &changed] {
+                let (_, again) = forked(&workshop, &source, order.clone()).await.unwrap();
+                assert!(again.accepted.existed);
+                assert_eq!(again.accepted.job.order.input, json!({"broken": true}));
+                // Another request under its id is refused as before.
+                let edit = Edit { model: Some("best".to_owned()), ..Edit::default() };
+                let other = forked(&workshop, &source, ForkOrder { edit, ..order.clone() }).await;
+                assert!(matches!(other, Err(OutsideError::OtherRequest)), "{other:?}");
+            }
+            // A new fork is made of what the job is to do now.
+            let (_, new) = forked(&workshop, &source, asked(&workshop, 3, Place::Position(Seq(3)))).await.unwrap();
+            assert_eq!((new.accepted.existed, &new.accepted.job.order.input), (false, &json!({})));
+        })
+        .await;
+}
+
 /// What may happen once at most is not done again by a fork unless somebody says so.
 #[tokio::test(start_paused = true)]
 async fn effects_that_happen_once_are_repeated_only_on_request() {
