@@ -200,11 +200,7 @@ $(DEPLOY)-ministack/installed: tests/deploy/requirements-ministack.txt
 package: $(CARGO_LAMBDA) $(CARGO_CYCLONEDX)
 	PATH="$(abspath $(TOOLS))/bin:$$PATH" cargo lambda build --release --locked --disable-optimizations \
 	    --target $(TRIPLE).$(GLIBC) --output-format binary --lambda-dir target/lambda $(FUNCTIONS:%=-p %) $(FUNCTIONS:%=--bin %)
-	for function in $(FUNCTIONS); do \
-	    $(CARGO_CYCLONEDX) cyclonedx --quiet --format json --spec-version 1.5 --target $(TRIPLE) \
-	        --manifest-path functions/$${function#longhaul-}/Cargo.toml --override-filename sbom.cdx && \
-	    mv functions/$${function#longhaul-}/sbom.cdx.json target/lambda/$$function/ || exit 1; \
-	done
+	$(TOOLS)/bin/python tests/deploy/bills.py $(CARGO_CYCLONEDX) $(TRIPLE) target/lambda
 	rm -rf target/lambda/longhaul-worker/documents
 	cp -r $(DOCUMENTS) target/lambda/longhaul-worker/documents
 	$(TOOLS)/bin/python tests/deploy/packages.py target/lambda $(ARCHITECTURE)

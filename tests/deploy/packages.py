@@ -7,14 +7,20 @@ machine's own library. So it is read from the files.
 from __future__ import annotations
 
 import io
+import json
 import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
+ROOT = Path(__file__).resolve().parents[2]
+# The list of what is in a package, in its folder.
+BILL = "sbom.cdx.json"
 FUNCTIONS = ("longhaul-api", "longhaul-worker", "longhaul-websocket", "longhaul-sweeper")
 # What Amazon Linux 2023, and so `provided.al2023`, has.
 GLIBC_MAX = (2, 34)
@@ -61,6 +67,27 @@ def faults(binary: Path, architecture: str) -> Iterator[str]:
         yield "may not be run"
 
 
+def faults_of_bill(path: Path, function: str) -> Iterator[str]:
+    """What is wrong with the list of what is in a package."""
+    if not path.is_file():
+        yield f"no list of what is in it ({BILL})"
+        return
+    text = path.read_text()
+    if fault := JsonStrictValidator(SchemaVersion.V1_5).validate_str(text):
+        yield f"{BILL} is no CycloneDX: {fault.data.message}"
+        return
+    bill = json.loads(text)
+    named = bill.get("metadata", {}).get("component", {}).get("name")
+    if named != function:
+        yield f"{BILL} is that of {named}"
+    found = {component["name"] for component in bill.get("components", [])}
+    # Each of them has a runtime and a TLS library, whatever else.
+    if missing := {"tokio", "rustls", "lambda_runtime"} - found:
+        yield f"{BILL} does not list {sorted(missing)}"
+    if str(ROOT) in text:
+        yield f"{BILL} tells where it was made: {ROOT}"
+
+
 def newest(binary: Path) -> str:
     """The newest version of the C library that it asks for."""
     with binary.open("rb") as file:
@@ -91,8 +118,7 @@ def check(folder: Path, architecture: str) -> list[str]:
         print(f"{name:20} {architecture:7} {size / 1e6:6.1f} MB, zipped {zipped / 1e6:5.1f} MB, C library {newest(binary)}")
         if zipped > ZIPPED_BYTES_MAX:
             found.append(f"{name}: {zipped} bytes zipped are over {ZIPPED_BYTES_MAX}")
-        if not (package / "sbom.cdx.json").is_file():
-            found.append(f"{name}: no list of what is in it (sbom.cdx.json)")
+        found += [f"{name}: {fault}" for fault in faults_of_bill(package / BILL, name)]
     documents = folder / "longhaul-worker" / "documents"
     if not any(documents.iterdir() if documents.is_dir() else ()):
         found.append(f"longhaul-worker: {documents} holds nothing that a job may name")
