@@ -14,6 +14,7 @@ pub mod stream;
 mod subscribing;
 mod webhook;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
@@ -29,12 +30,17 @@ use longhaul_aws::push::Push;
 use longhaul_aws::secrets::AwsSecrets;
 use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 use longhaul_wire::TokenCheck;
+use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 pub use crate::authorizer::AuthorizerError;
 use crate::deliveries::Wishes;
 use crate::secrets::{SecretsOfPlace, SecretsOfSettings, SigningSecrets};
 use crate::webhook::Webhooks;
+
+/// What events of the stream are called in errors.
+const STREAM: &str = "the table's stream";
 
 /// Why the function could not begin, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -115,10 +121,10 @@ async fn serve() -> Result<(), RunError> {
     let function = WebSocket::new(AwsStore::connect(Config::from_env()?).await)?;
     let function = &function;
     let polling = pollers::serve(pollers::at_once(), |pollers: Pollers| {
-        let handler = service_fn(move |event: LambdaEvent<Value>| {
+        let handler = service_fn(move |event: LambdaEvent<Box<RawValue>>| {
             let busy = pollers.busy();
             let LambdaEvent { payload, context } = event;
-            let handled = function.handle(payload, context.deadline).map_err(|error| Diagnostic {
+            let handled = function.handle_text(payload, context.deadline).map_err(|error| Diagnostic {
                 error_type: "EventError".to_owned(),
                 error_message: telemetry::chain(&error),
             });
@@ -154,6 +160,21 @@ impl WebSocket {
         self
     }
 
+    /// Handles an event as it came. Most are batches of the stream, and large: those are read once, into what they are.
+    async fn handle_text(&self, event: Box<RawValue>, deadline_ms: u64) -> Result<Value, EventError> {
+        if !of_stream(event.get()) {
+            let event = serde_json::from_str(event.get());
+            let event = event.map_err(|source| EventError::Malformed { side: "anybody", source })?;
+            return self.handle(event, deadline_ms).await;
+        }
+        let batch = serde_json::from_str::<dynamodb::Event>(event.get());
+        let batch = batch.map_err(|source| EventError::Malformed { side: STREAM, source })?;
+        drop(event);
+        let time = Time { clock: Clock::of_machine(), deadline: Timestamp::from_millis(deadline_ms) };
+        let answer = Box::pin(self.stream_batch(batch, time)).await;
+        serde_json::to_value(answer).map_err(EventError::Answer)
+    }
+
     /// Handles an event of either side, in an invocation that must have answered by `deadline_ms` (milliseconds since
     /// the Unix epoch). The sides are told apart by the form of their events, which is all that Lambda tells.
     ///
@@ -168,7 +189,7 @@ impl WebSocket {
             let batch = read::<SqsEvent>(event, "the queue of deliveries")?;
             serde_json::to_value(Box::pin(self.deliver_batch(batch, time)).await)
         } else if event.get("Records").is_some() {
-            let batch = read::<dynamodb::Event>(event, "the table's stream")?;
+            let batch = read::<dynamodb::Event>(event, STREAM)?;
             serde_json::to_value(Box::pin(self.stream_batch(batch, time)).await)
         } else if event.get("requestContext").is_some() {
             let event = read::<ApiGatewayWebsocketProxyRequest>(event, "the gateway")?;
@@ -180,6 +201,22 @@ impl WebSocket {
     }
 }
 
+/// Whether an event's first record comes from the table's stream.
+fn of_stream(event: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Sources<'a> {
+        #[serde(borrow, rename = "Records")]
+        records: Vec<Source<'a>>,
+    }
+    #[derive(Deserialize)]
+    struct Source<'a> {
+        #[serde(borrow, rename = "eventSource")]
+        name: Cow<'a, str>,
+    }
+    let sources = serde_json::from_str::<Sources<'_>>(event);
+    sources.is_ok_and(|sources| sources.records.first().is_some_and(|source| source.name == "aws:dynamodb"))
+}
+
 /// Whether an event's records come from a queue.
 fn of_queue(event: &Value) -> bool {
     event.pointer("/Records/0/eventSource").and_then(Value::as_str) == Some("aws:sqs")
@@ -187,4 +224,24 @@ fn of_queue(event: &Value) -> bool {
 
 fn read<T: serde::de::DeserializeOwned>(event: Value, side: &'static str) -> Result<T, EventError> {
     serde_json::from_value(event).map_err(|source| EventError::Malformed { side, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stream_is_known_by_its_first_record() {
+        for (event, expected) in [
+            (r#"{"Records":[{"dynamodb":{"Keys":{}},"eventSource":"aws:dynamodb"}]}"#, true),
+            (r#"{"Records":[{"eventSource":"aws:dynamodb"},{"eventSource":"aws:sqs"}]}"#, true),
+            (r#"{"Records":[{"eventSource":"aws:sqs","body":"{}"}]}"#, false),
+            (r#"{"Records":[{"body":"aws:dynamodb"}]}"#, false),
+            (r#"{"Records":[]}"#, false),
+            (r#"{"requestContext":{}}"#, false),
+            ("7", false),
+        ] {
+            assert_eq!(of_stream(event), expected, "{event}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use longhaul_local::stores::sqs::{QueueDepth, QueueName};
 use longhaul_local::stores::{StoresConfig, start};
-use stores_under_test::{Address, dynamodb_client, sqs_client, stores_in};
+use stores_under_test::{Address, dynamodb_client, handed_over, sqs_client, stores_in};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
@@ -138,8 +138,10 @@ async fn acknowledged_writes_survive_a_kill() {
     loop {
         let batch = reader.next_batch(500, Duration::ZERO).await.unwrap();
         let Some(last) = batch.last() else { break };
-        reader.commit(last["dynamodb"]["SequenceNumber"].as_str().unwrap()).await.unwrap();
-        streamed.extend(batch.iter().map(|record| record["dynamodb"]["Keys"]["PK"]["S"].as_str().unwrap().to_owned()));
+        reader.commit(&last.sequence_number()).await.unwrap();
+        streamed.extend(
+            handed_over(&batch).iter().map(|record| record["dynamodb"]["Keys"]["PK"]["S"].as_str().unwrap().to_owned()),
+        );
     }
     assert!(written.is_subset(&streamed), "lost: {:?}", written.difference(&streamed).collect::<Vec<_>>());
 }

@@ -8,6 +8,8 @@
     reason = "a failed step of a test is a failed test"
 )]
 
+#[path = "stores_table_and_objects/appends.rs"]
+mod appends;
 #[path = "stores_table_and_objects/objects.rs"]
 mod objects;
 mod stores_under_test;

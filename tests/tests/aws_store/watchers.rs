@@ -88,9 +88,9 @@ pub(crate) async fn records(reader: &mut StreamReader, enough: impl Fn(&[Value])
     for _ in 0..50 {
         let batch = reader.next_batch(1_000, Duration::from_secs(1)).await.unwrap();
         if let Some(last) = batch.last() {
-            reader.commit(last["dynamodb"]["SequenceNumber"].as_str().unwrap()).await.unwrap();
+            reader.commit(&last.sequence_number()).await.unwrap();
         }
-        all.extend(batch);
+        all.extend(batch.iter().map(|record| serde_json::from_str::<Value>(&record.json("us-east-1")).unwrap()));
         if enough(&all) {
             return all;
         }

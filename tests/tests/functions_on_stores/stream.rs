@@ -29,9 +29,8 @@ impl Stream {
         loop {
             let more = self.0.next_batch(1_000, wait).await.unwrap();
             let Some(last) = more.last() else { return json!({ "Records": records }) };
-            let last = last["dynamodb"]["SequenceNumber"].as_str().unwrap().to_owned();
-            self.0.commit(&last).await.unwrap();
-            records.extend(more);
+            self.0.commit(&last.sequence_number()).await.unwrap();
+            records.extend(more.iter().map(|record| serde_json::from_str::<Value>(&record.json("us-east-1")).unwrap()));
             wait = Duration::ZERO;
         }
     }

@@ -3,19 +3,17 @@
 use std::time::{Duration, Instant};
 
 use aws_lambda_events::event::dynamodb::Event;
-use serde_json::{Value, json};
+use longhaul_local::stores::dynamodb::StreamRecord;
+use serde_json::json;
 
 use super::{append, dynamodb_of};
-use crate::stores_under_test::{stores, stores_in};
+use crate::stores_under_test::{handed_over, stores, stores_in};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn seqs(records: &[Value]) -> Vec<&str> {
-    records.iter().filter_map(|record| record["dynamodb"]["Keys"]["SK"]["S"].as_str()).collect()
-}
-
-fn number(record: &Value) -> &str {
-    record["dynamodb"]["SequenceNumber"].as_str().unwrap()
+fn seqs(records: &[StreamRecord]) -> Vec<String> {
+    let keys = handed_over(records).into_iter().map(|record| record["dynamodb"]["Keys"]["SK"]["S"].clone());
+    keys.filter_map(|key| key.as_str().map(str::to_owned)).collect()
 }
 
 #[tokio::test]
@@ -24,7 +22,7 @@ async fn records_have_the_form_of_the_lambda_event() {
     let client = dynamodb_of(&under_test.stores);
     append(&client, "a", 1, "n").await;
     let mut reader = under_test.stores.dynamodb.stream_reader("websocket").unwrap();
-    let records = reader.next_batch(10, PATIENCE).await.unwrap();
+    let records = handed_over(&reader.next_batch(10, PATIENCE).await.unwrap());
     let record = &records[0];
     assert_eq!(record["eventName"], "INSERT");
     assert_eq!(record["eventSource"], "aws:dynamodb");
@@ -47,7 +45,7 @@ async fn a_write_wakes_the_reader_that_waits() {
     // The client's connection is made before the clock runs.
     append(&client, "a", 1, "n").await;
     let first = reader.next_batch(10, PATIENCE).await.unwrap();
-    reader.commit(number(&first[0])).await.unwrap();
+    reader.commit(&first[0].sequence_number()).await.unwrap();
     let mut delays = Vec::new();
     for seq in 2..12 {
         let (batch, written) = tokio::join!(reader.next_batch(10, PATIENCE), async {
@@ -57,7 +55,7 @@ async fn a_write_wakes_the_reader_that_waits() {
         let batch = batch.unwrap();
         delays.push(written.elapsed());
         assert_eq!(seqs(&batch), [format!("J#{seq:010}")]);
-        reader.commit(number(&batch[0])).await.unwrap();
+        reader.commit(&batch[0].sequence_number()).await.unwrap();
     }
     // Without the signal the usual round would end with the net under it, 250 ms after it began.
     delays.sort();
@@ -86,7 +84,7 @@ async fn a_reader_goes_on_behind_what_it_committed_also_after_a_restart() {
     assert_eq!(seqs(&first), ["J#0000000001", "J#0000000002", "J#0000000003"]);
     let same = reader.next_batch(3, PATIENCE).await.unwrap();
     assert_eq!(first, same, "what is not committed comes again");
-    reader.commit(number(&first[1])).await.unwrap();
+    reader.commit(&first[1].sequence_number()).await.unwrap();
     drop(reader);
     // Dropped, not shut down: what a crash leaves.
     drop(under_test.stores);
@@ -110,18 +108,18 @@ async fn the_stream_is_trimmed_behind_its_slowest_reader() {
     let mut fast = table.stream_reader("fast").unwrap();
     let mut slow = table.stream_reader("slow").unwrap();
     let records = fast.next_batch(10, PATIENCE).await.unwrap();
-    fast.commit(number(&records[5])).await.unwrap();
+    fast.commit(&records[5].sequence_number()).await.unwrap();
     assert_eq!(table.trim_stream().await.unwrap(), 0, "one reader has read nothing");
-    slow.commit(number(&records[3])).await.unwrap();
+    slow.commit(&records[3].sequence_number()).await.unwrap();
     assert_eq!(table.trim_stream().await.unwrap(), 4);
     assert_eq!(slow.next_batch(10, PATIENCE).await.unwrap().len(), 2);
-    slow.commit(number(&records[5])).await.unwrap();
+    slow.commit(&records[5].sequence_number()).await.unwrap();
     assert_eq!(table.trim_stream().await.unwrap(), 1, "the last record stays");
     // Sequence numbers go on from it.
     append(&client, "a", 7, "n").await;
     let next = fast.next_batch(10, PATIENCE).await.unwrap();
     assert_eq!(seqs(&next), ["J#0000000007"]);
-    assert!(number(&next[0]) > number(&records[5]));
+    assert!(next[0].sequence_number() > records[5].sequence_number());
 }
 
 #[tokio::test]

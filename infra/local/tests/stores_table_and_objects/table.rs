@@ -6,7 +6,7 @@ use aws_sdk_dynamodb::types::{
 };
 
 use super::{append, dynamodb_of, text};
-use crate::stores_under_test::{stores, stores_in};
+use crate::stores_under_test::{handed_over, stores, stores_in};
 
 #[tokio::test]
 async fn the_table_is_made_as_on_aws_and_taken_up_as_it_stands() {
@@ -117,7 +117,7 @@ async fn expired_items_go_and_the_stream_says_so() {
     let left = client.scan().table_name("longhaul").send().await.unwrap();
     let left: Vec<_> = left.items().iter().filter_map(|item| item["PK"].as_s().ok()).collect();
     assert_eq!(left, ["young"]);
-    let records = reader.next_batch(10, std::time::Duration::from_secs(5)).await.unwrap();
+    let records = handed_over(&reader.next_batch(10, std::time::Duration::from_secs(5)).await.unwrap());
     let removed = records.iter().find(|record| record["eventName"] == "REMOVE").unwrap();
     assert_eq!(removed["dynamodb"]["Keys"]["PK"]["S"], "old");
     assert_eq!(removed["userIdentity"]["principalId"], "dynamodb.amazonaws.com");

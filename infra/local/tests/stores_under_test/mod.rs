@@ -13,7 +13,9 @@ use std::path::Path;
 
 use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
+use longhaul_local::stores::dynamodb::StreamRecord;
 use longhaul_local::stores::{Stores, StoresConfig, start};
+use serde_json::Value;
 
 /// The services, and the folder that goes with them.
 pub struct UnderTest {
@@ -31,6 +33,11 @@ pub async fn stores() -> UnderTest {
 /// Starts the services in a folder that may hold data.
 pub async fn stores_in(folder: &Path) -> Stores {
     start(StoresConfig::new(folder)).await.unwrap()
+}
+
+/// Records of the stream as functions get them.
+pub fn handed_over(records: &[StreamRecord]) -> Vec<Value> {
+    records.iter().map(|record| serde_json::from_str(&record.json("us-east-1")).unwrap()).collect()
 }
 
 /// Where clients go and how they sign: of services in this process or in another.

@@ -4,14 +4,13 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::failures::{Verdict, judge};
 use super::retry::{Next, Progress, RetryPolicy};
 use super::{Mapping, packing};
 use crate::lambda::functions::{Function, InvokeError};
-use crate::stores::dynamodb::{DynamoDbError, StreamReader};
+use crate::stores::dynamodb::{DynamoDbError, StreamReader, StreamRecord};
 
 /// Largest batch, as on AWS. A reader gives at most 1,000 records at once, as the Streams API does.
 const BATCH_MAX: usize = 10_000;
@@ -58,11 +57,9 @@ impl StreamFilter {
         Self { event_name: Some("REMOVE".to_owned()), sort_key_prefix: Some("JOB".to_owned()) }
     }
 
-    fn lets_through(&self, record: &Value) -> bool {
-        let text = |pointer| record.pointer(pointer).and_then(Value::as_str);
-        let name = self.event_name.as_deref().is_none_or(|name| text("/eventName") == Some(name));
-        let key = self.sort_key_prefix.as_deref();
-        name && key.is_none_or(|key| text("/dynamodb/Keys/SK/S").is_some_and(|found| found.starts_with(key)))
+    fn lets_through(&self, record: &StreamRecord) -> bool {
+        let name = self.event_name.as_deref().is_none_or(|name| record.event_name() == name);
+        name && self.sort_key_prefix.as_deref().is_none_or(|prefix| record.sort_key_begins_with(prefix))
     }
 }
 
@@ -156,7 +153,7 @@ impl StreamMapping {
         }
     }
 
-    async fn gather(&mut self) -> Result<Vec<Value>, DynamoDbError> {
+    async fn gather(&mut self) -> Result<Vec<StreamRecord>, DynamoDbError> {
         match self.window.is_zero() {
             true => self.reader.next_batch(self.batch_size, LOOK).await,
             false => self.reader.gathered_batch(self.batch_size, self.window).await,
@@ -164,18 +161,15 @@ impl StreamMapping {
     }
 
     /// Deals with one batch. The place in the stream moves on with every portion that is done or given up.
-    async fn work(&mut self, batch: Vec<Value>, stop: &CancellationToken) -> Result<(), DynamoDbError> {
-        let Some(last) = batch.last().and_then(sequence_number).map(str::to_owned) else {
+    async fn work(&mut self, batch: Vec<StreamRecord>, stop: &CancellationToken) -> Result<(), DynamoDbError> {
+        let Some(last) = batch.last().map(StreamRecord::sequence_number) else {
             return Ok(());
         };
-        let mut wanted: Vec<Value> =
-            batch.into_iter().filter(|record| self.filters.iter().any(|filter| filter.lets_through(record))).collect();
-        for record in wanted.iter_mut().filter_map(Value::as_object_mut) {
-            // The table's engine puts its own name where the region belongs.
-            record.insert("awsRegion".to_owned(), Value::from(self.function.region()));
-        }
-        let records: Vec<String> = wanted.iter().map(Value::to_string).collect();
-        let numbers: Vec<&str> = wanted.iter().map(|record| sequence_number(record).unwrap_or_default()).collect();
+        let wanted: Vec<&StreamRecord> =
+            batch.iter().filter(|record| self.filters.iter().any(|filter| filter.lets_through(record))).collect();
+        let records: Vec<String> = wanted.iter().map(|record| record.json(self.function.region())).collect();
+        let numbers: Vec<String> = wanted.iter().map(|record| record.sequence_number()).collect();
+        let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
         let mut progress = Progress::new(self.retry, packing::pack(&records));
         while let Some(portion) = progress.current() {
             if stop.is_cancelled() {
@@ -243,10 +237,6 @@ enum Tried {
     NotYet,
 }
 
-fn sequence_number(record: &Value) -> Option<&str> {
-    record.pointer("/dynamodb/SequenceNumber")?.as_str()
-}
-
 /// How long records wait that have failed this often in a row.
 fn retry_after(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(8);
@@ -262,27 +252,27 @@ async fn pause(time: Duration, stop: &CancellationToken) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn filters_let_through_what_they_say() {
-        let record = |name: &str, key: &str| json!({"eventName": name, "dynamodb": {"Keys": {"SK": {"S": key}}}});
+        let record =
+            |name, key: &str| StreamRecord::of(name, &format!(r#"{{"SK":{{"S":"{key}"}},"PK":{{"S":"JOB#1"}}}}"#));
         let entries = StreamFilter::journal_entries();
         for (filter, record, through) in [
             (&entries, record("INSERT", "J#0000000001"), true),
             (&entries, record("MODIFY", "J#0000000001"), false),
             (&entries, record("INSERT", "JOB"), false),
             (&entries, record("REMOVE", "J#0000000001"), false),
-            (&entries, json!({"eventName": "INSERT", "dynamodb": {"Keys": {}}}), false),
+            (&entries, StreamRecord::of("INSERT", "{}"), false),
+            (&entries, record("INSERT", "J\\u00230000000001"), true),
             (&StreamFilter::new_jobs(), record("INSERT", "JOB"), true),
             (&StreamFilter::new_jobs(), record("MODIFY", "JOB"), false),
             (&StreamFilter::expired_jobs(), record("REMOVE", "JOB"), true),
             (&StreamFilter::expired_jobs(), record("MODIFY", "JOB"), false),
             (&StreamFilter::default(), record("REMOVE", "x"), true),
         ] {
-            assert_eq!(filter.lets_through(&record), through, "{record}");
+            assert_eq!(filter.lets_through(&record), through, "{record:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! The engine's own server reads each body several times over, and stands behind another connection. A job's step is one
 //! `PutItem`, so that the items' own actions are handed to the engine as they are read; whatever else there is, and
 //! everything that it refuses for another reason than a condition, its server answers, in its own words. A request that
-//! was refused has changed nothing, so it can be made again.
+//! was refused has changed nothing, so it can be made again, and of a batch the same puts and deletes can be.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -22,6 +22,7 @@ pub(super) fn answer(database: &Database, action: &str, body: &[u8]) -> Option<R
         "UpdateItem" => call(body, |request| database.update_item(request)),
         "DeleteItem" => call(body, |request| database.delete_item(request)),
         "Query" => call(body, |request| database.query(request)),
+        "BatchWriteItem" => call(body, |request| database.batch_write_item(request)),
         _ => None,
     }
 }
@@ -42,6 +43,11 @@ fn call<Request: DeserializeOwned, Answer: Serialize>(
         }
         Err(_) => None,
     }
+}
+
+/// The answer to a write that asked for nothing back.
+pub(super) fn done() -> Response {
+    respond(StatusCode::OK, b"{}".to_vec())
 }
 
 fn respond(status: StatusCode, body: Vec<u8>) -> Response {

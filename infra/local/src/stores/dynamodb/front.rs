@@ -16,6 +16,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::sync::watch;
 
+use super::appends::Appends;
 use super::direct;
 use crate::stores::calls::CallCounts;
 use crate::stores::faults::{self, Faults, Service};
@@ -50,6 +51,7 @@ pub(super) fn written(signal: &WriteSignal) {
 pub(super) struct Front {
     pub(super) engine: Authority,
     pub(super) database: Database,
+    pub(super) appends: Appends,
     pub(super) counts: CallCounts,
     pub(super) writes: WriteSignal,
     pub(super) faults: Faults,
@@ -60,6 +62,7 @@ impl Front {
     pub(super) fn new(
         engine: Authority,
         database: Database,
+        appends: Appends,
         counts: CallCounts,
         writes: WriteSignal,
         faults: Faults,
@@ -69,6 +72,7 @@ impl Front {
         Self {
             engine,
             database,
+            appends,
             counts,
             writes,
             faults,
@@ -97,7 +101,16 @@ async fn pass(State(front): State<Front>, request: Request) -> Response {
     };
     let hit = action.as_deref().and_then(|action| front.faults.hit(Service::Dynamodb, action, &body));
     let answer = async {
-        let direct = action.filter(|_| signed).and_then(|action| direct::answer(&front.database, &action, &body));
+        let action = action.as_deref().filter(|_| signed);
+        if let Some(append) = action.filter(|action| *action == "PutItem").and_then(|_| front.appends.read(&body))
+            && front.appends.make(append).await
+        {
+            return direct::done();
+        }
+        let direct = action.and_then(|action| {
+            let _alone = writes.then(|| front.appends.writing());
+            direct::answer(&front.database, action, &body)
+        });
         let response = match direct {
             Some(response) => response,
             None => forward(&front, Request::from_parts(parts, Body::from(body))).await,

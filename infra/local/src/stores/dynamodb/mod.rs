@@ -6,6 +6,7 @@
 //! The engine answers each request on the thread that received it, under one lock and with a flush to disk.
 //! So it has a runtime of its own: the rest of the stack never waits for its disk.
 
+mod appends;
 mod direct;
 mod front;
 mod position;
@@ -29,10 +30,11 @@ use super::calls::CallCounts;
 use super::faults::Faults;
 use super::serving::{StopSignal, listen, serve};
 use super::usage::{Of, Usage};
+use appends::Appends;
 use front::{Front, WriteSignal};
 use position::Positions;
-use stream::StreamAddress;
-pub use stream::StreamReader;
+use stream::{Records, StreamAddress};
+pub use stream::{StreamReader, StreamRecord};
 use upkeep::StreamRecords;
 
 /// One to be in the engine's lock, one to read and write sockets meanwhile.
@@ -105,7 +107,7 @@ struct Parts {
     endpoint: String,
     table: String,
     database: Database,
-    address: StreamAddress,
+    stream: Records,
     counts: CallCounts,
     writes: WriteSignal,
     positions: Positions,
@@ -182,8 +184,7 @@ impl DynamoDbHandle {
         }
         Ok(StreamReader {
             name: name.to_owned(),
-            database: self.parts.database.clone(),
-            address: self.parts.address.clone(),
+            records: self.parts.stream.clone(),
             position: self.parts.positions.of(name)?,
             positions: self.parts.positions.clone(),
             writes: self.parts.writes.subscribe(),
@@ -238,7 +239,7 @@ impl Parts {
         table::ensure(&database, &config.table)?;
         let records = Arc::new(Mutex::new(StreamRecords::open(&file, &config.table)?));
         let positions = Positions::load(&config.folder)?;
-        let address = stream_of(&database, &config.table)?;
+        let stream = Records::open(&file, &config.table, stream_of(&database, &config.table)?)?;
         let (counts, writes) = (CallCounts::default(), WriteSignal::new(0));
         let (front_stop, engine_stop) = (StopSignal::new(), StopSignal::new());
 
@@ -247,7 +248,9 @@ impl Parts {
         let (listener, endpoint) = listen(config.port).await?;
         let authority: Authority =
             engine_endpoint.trim_start_matches("http://").parse().map_err(DynamoDbError::Address)?;
-        let router = Front::new(authority, database.clone(), counts.clone(), writes.clone(), config.faults).router();
+        let appends = Appends::open(&file, &config.table, config.durable, writes.clone())?;
+        let router =
+            Front::new(authority, database.clone(), appends, counts.clone(), writes.clone(), config.faults).router();
         let router = config.usage.beside(Of::DynamoDb, router);
         let front = serve(listener, router, &front_stop);
         let upkeep =
@@ -256,7 +259,7 @@ impl Parts {
             endpoint,
             table: config.table,
             database,
-            address,
+            stream,
             counts,
             writes,
             positions,
@@ -280,12 +283,12 @@ fn serve_engine(listener: TcpListener, database: Database, stop: &StopSignal) ->
     })
 }
 
-/// The stream of a table. The engine has one shard a table.
+/// The stream of a table.
 fn stream_of(database: &Database, table: &str) -> Result<StreamAddress, DynamoDbError> {
     let none = || DynamoDbError::NoStream(table.to_owned());
     let listed = database.list_streams(table::request(json!({"TableName": table}))?)?;
     let arn = listed.streams.into_iter().next().ok_or_else(none)?.stream_arn;
     let described = database.describe_stream(table::request(json!({"StreamArn": arn}))?)?;
-    let shard = described.stream_description.shards.into_iter().next().ok_or_else(none)?.shard_id;
-    Ok(StreamAddress { arn, shard })
+    let view = described.stream_description.stream_view_type;
+    Ok(StreamAddress { arn: arn.into(), view: view.into() })
 }

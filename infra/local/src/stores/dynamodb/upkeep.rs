@@ -33,7 +33,7 @@ const TRIM_CHUNK_RECORDS: usize = 100;
 const TRIM_PAUSE: Duration = Duration::from_millis(2);
 
 /// The engine may be in the middle of a long transaction.
-const BUSY_WAIT: Duration = Duration::from_secs(30);
+pub(super) const BUSY_WAIT: Duration = Duration::from_secs(30);
 
 const ORDER_INDEX: &str = "CREATE INDEX IF NOT EXISTS longhaul_stream_order \
      ON _stream_records(table_name, CAST(sequence_number AS INTEGER))";
