@@ -10,6 +10,7 @@ mod export;
 mod fork;
 mod jobs;
 mod plain;
+mod schedules;
 mod submit;
 mod tenant;
 
@@ -76,6 +77,8 @@ fn described() -> OpenApiRouter<Service> {
         .routes(routes!(control::replay))
         .routes(routes!(fork::fork))
         .routes(routes!(jobs::dead_letters))
+        .routes(routes!(schedules::list))
+        .routes(routes!(schedules::get, schedules::put, schedules::delete))
         .routes(routes!(agents::list))
         .routes(routes!(agents::get, agents::put))
         .routes(routes!(tenant::get, tenant::put))

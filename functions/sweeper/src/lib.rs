@@ -4,9 +4,12 @@
 //! A job whose message was lost, whose worker died unnoticed, or whose long wait is over is in the `due` index with a
 //! time in the past, and nowhere else is it found again. So a sweep drops nothing: it moves the due time first, and
 //! what it could not do is due again at the next sweep.
+//!
+//! Beside that it submits what schedules have come to, drives erasures on, and counts tenants' open jobs.
 
 mod erasing;
 mod metrics;
+mod schedules;
 mod sweep;
 
 use std::time::Duration;
@@ -19,11 +22,13 @@ use serde_json::Value;
 
 /// Most time that the count of open jobs takes of a sweep, which has about a minute.
 const COUNT_TIME_MAX: Duration = Duration::from_secs(15);
-
+/// Most time that schedules take of a sweep; those that have not fired by then are due at the next.
+const SCHEDULES_TIME_MAX: Duration = Duration::from_secs(15);
 /// Time before the deadline at which no piece of an erasure begins any more: what has begun is done by then.
 const ERASING_RESERVE: Duration = Duration::from_secs(10);
 
 pub use erasing::{Eraser, Erasings};
+pub use schedules::{Fired, fire};
 pub use sweep::{SweepError, Sweeper, Swept};
 
 /// Why the sweeper could not begin, or ended.
@@ -56,11 +61,12 @@ async fn serve() -> Result<(), RunError> {
         if tokio::time::timeout(COUNT_TIME_MAX, count_open_jobs(store)).await.is_err() {
             tracing::warn!("open jobs were not all counted in time; tenants are bound by what was");
         }
+        let fired = fire_schedules(store).await;
         let swept = sweeper.handle(event.context.deadline).await.map_err(|error| Diagnostic {
             error_type: "SweepError".to_owned(),
             error_message: telemetry::chain(&error),
         })?;
-        metrics::print(&swept);
+        metrics::print(&Swept { failed: swept.failed.saturating_add(fired.failed), ..swept });
         // Last, with what time is left: jobs that wait go before data that goes.
         let erased = Eraser::new(store, time_left(event.context.deadline)).sweep().await;
         if erased.due > 0 {
@@ -75,6 +81,27 @@ async fn serve() -> Result<(), RunError> {
 fn time_left(deadline_ms: u64) -> Duration {
     let left = Clock::of_machine().now().until(Timestamp::from_millis(deadline_ms));
     left.saturating_sub(ERASING_RESERVE)
+}
+
+/// Submits what schedules have come to. Before the sweep, which may take all the time there is, and for a while only. It may
+/// be given up at any point: what was submitted is met again.
+async fn fire_schedules(store: &AwsStore) -> Fired {
+    let fired = match tokio::time::timeout(SCHEDULES_TIME_MAX, fire(store, Clock::of_machine().now())).await {
+        Ok(Ok(fired)) => fired,
+        Ok(Err(error)) => {
+            tracing::error!(error = %telemetry::chain(&error), "schedules were not looked at");
+            Fired { failed: 1, ..Fired::default() }
+        }
+        Err(_) => {
+            tracing::warn!("not all schedules fired in time; the next sweep goes on with them");
+            Fired { failed: 1, ..Fired::default() }
+        }
+    };
+    if fired != Fired::default() {
+        let Fired { submitted, refused, failed } = fired;
+        tracing::info!(submitted, refused, failed, "schedules fired");
+    }
+    fired
 }
 
 /// Sets the counts of tenants' open jobs right, by which submissions are held to their limits. One that fails leaves them

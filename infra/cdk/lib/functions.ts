@@ -143,14 +143,18 @@ export function functions(scope: Construct, context: FunctionsContext): Function
   });
   const sweeperLogs = logGroup('SweeperLogs');
   const sweeper = bootstrap(scope, 'SweeperFunction', context, {
-    description: 'Longhaul - sends continuations for due and lost jobs',
+    description: 'Longhaul - calls up due and lost jobs, fires schedules',
     package: 'longhaul-sweeper',
     timeout: SWEEPER_TIMEOUT,
     memorySize: 256,
     logGroup: sweeperLogs,
     role: rights.sweeper(sweeperLogs),
-    // Connections of a tenant whose data is erased are closed.
-    environment: { LONGHAUL_PUSH_ENDPOINT: pushEndpoint },
+    environment: {
+      // Connections of a tenant whose data is erased are closed.
+      LONGHAUL_PUSH_ENDPOINT: pushEndpoint,
+      // What schedules submit is held to them as well.
+      LONGHAUL_TENANT_LIMITS: tenants.LONGHAUL_TENANT_LIMITS,
+    },
   });
   invoke(scope, context, worker, webSocket, sweeper);
   return { api, eventsUrl, worker, webSocket, sweeper, workerLogs };

@@ -35,6 +35,7 @@ export class Rights {
     return this.role('ApiRole', logs, [
       allow('Table', ['dynamodb:GetItem', 'dynamodb:BatchGetItem', 'dynamodb:Query', 'dynamodb:PutItem', 'dynamodb:UpdateItem'], table.tableArn),
       allow('Indexes', 'dynamodb:Query', [this.index('due'), this.index('jobs'), this.index('search')]),
+      allow('Schedules', 'dynamodb:DeleteItem', table.tableArn, onlyKeys('TENANT#*')),
       allow('ContinuationsAndDeliveries', 'sqs:SendMessage', [jobs.queueArn, webhooks.queueArn]),
       allow('Payloads', ['s3:GetObject', 's3:PutObject'], this.payloads()),
     ], [this.missingPayloads()]);
@@ -117,11 +118,11 @@ export class Rights {
     return this.role('SweeperRole', logs, [
       allow('Table', ['dynamodb:GetItem', 'dynamodb:Query', 'dynamodb:UpdateItem', 'dynamodb:BatchWriteItem'], table.tableArn),
       allow('Indexes', 'dynamodb:Query', [this.index('due'), this.index('jobs')]),
-      allow('CancelsAndErasures', 'dynamodb:PutItem', table.tableArn, onlyKeys('JOB#*', 'TENANT#*')),
+      allow('JobsAndTenants', 'dynamodb:PutItem', table.tableArn, onlyKeys('JOB#*', 'TENANT#*')),
       allow('ErasedJobs', 'dynamodb:DeleteItem', table.tableArn, onlyKeys('JOB#*')),
       allow('Continuations', 'sqs:SendMessage', jobs.queueArn),
       allow('ErasedDeadLetters', ['sqs:ReceiveMessage', 'sqs:DeleteMessage', 'sqs:ChangeMessageVisibility', 'sqs:GetQueueAttributes'], deadLetters.queueArn),
-      allow('Payloads', ['s3:GetObject', 's3:DeleteObject'], this.payloads()),
+      allow('Payloads', ['s3:GetObject', 's3:PutObject', 's3:DeleteObject'], this.payloads()),
       allow('PayloadsOfErasedJobs', 's3:ListBucket', bucket.bucketArn),
       allow('ErasedTenantsConnections', 'execute-api:ManageConnections', this.connections('DELETE')),
     ], []);

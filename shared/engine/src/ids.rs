@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::limits;
+use crate::time::Timestamp;
 
 /// Why a text is not the id it was taken for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -97,6 +98,10 @@ text_id!(
     ThreadId, "a thread", limits::THREAD_LENGTH_MAX
 );
 text_id!(
+    /// What a tenant calls a schedule.
+    ScheduleName, "a schedule", limits::SCHEDULE_NAME_LENGTH_MAX
+);
+text_id!(
     /// One worker invocation. New for each invocation, so that a lease never outlives the process that took it.
     SessionId, "a session", limits::SESSION_LENGTH_MAX
 );
@@ -123,6 +128,8 @@ pub struct JobId(Uuid);
 
 /// The namespace of job ids that are made from a tenant and an idempotency key (UUIDv5, RFC 9562).
 const KEYED_JOBS: Uuid = Uuid::from_u128(0x6c6f_6e67_6861_756c_8a0d_6b65_7965_6401);
+/// The namespace of the ids of jobs that schedules submit.
+const SCHEDULED_JOBS: Uuid = Uuid::from_u128(0x6c6f_6e67_6861_756c_8a0d_7469_6d65_6403);
 /// The namespace of the ids of child jobs.
 const CHILD_JOBS: Uuid = Uuid::from_u128(0x6c6f_6e67_6861_756c_8a0d_6368_696c_6402);
 
@@ -134,6 +141,15 @@ impl JobId {
         // The length in front keeps ("a", "b:c") and ("a:b", "c") apart.
         let name = format!("{}:{}:{key}", tenant.as_str().len(), tenant);
         Self(Uuid::new_v5(&KEYED_JOBS, name.as_bytes()))
+    }
+
+    /// The id of the job that a schedule submits for a time: whoever submits it again meets the job that is there.
+    #[must_use]
+    pub fn of_schedule(tenant: &TenantId, schedule: &ScheduleName, time: Timestamp) -> Self {
+        // The lengths in front keep the parts apart.
+        let (tenant, schedule) = (tenant.as_str(), schedule.as_str());
+        let name = format!("{}:{tenant}:{}:{schedule}:{}", tenant.len(), schedule.len(), time.as_millis());
+        Self(Uuid::new_v5(&SCHEDULED_JOBS, name.as_bytes()))
     }
 
     /// The id of the child that `step` of the job `parent` starts, the same at every replay.

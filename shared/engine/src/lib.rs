@@ -19,6 +19,7 @@ pub mod job;
 pub mod journal;
 pub mod limits;
 pub mod retry;
+pub mod schedule;
 pub mod sweep;
 pub mod thread;
 pub mod time;

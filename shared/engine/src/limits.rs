@@ -16,6 +16,17 @@ pub const THREAD_LENGTH_MAX: usize = 128;
 /// Jobs of one thread that have not ended. They stand in one item of some ten kilobytes that each submission and each end
 /// of the thread writes; a conversation in which so many wait is none, and a batch needs no order.
 pub const THREAD_PLACES_MAX: usize = 200;
+/// Characters of a schedule's name: it is part of `submitted_by`, which people read in lists.
+pub const SCHEDULE_NAME_LENGTH_MAX: usize = 64;
+/// Schedules of a tenant: all of them at their largest fit one answer of Lambda (6 MB), and one minute's sweep.
+pub const SCHEDULES_MAX: usize = 100;
+/// Bytes of a schedule as it is asked for: it is read and written at each firing.
+pub const SCHEDULE_BYTES_MAX: usize = 32 * 1024;
+/// Schedules that one sweep fires at most; the others are due at the next. Each is some five calls, sixteen at a time: a few
+/// seconds of a sweep's minute.
+pub const SWEEP_SCHEDULES_MAX: usize = 500;
+/// Shortest time until a firing that found no room is tried again: what one sweep refuses the next may take.
+pub const SCHEDULE_AGAIN_MIN_MS: u64 = 60_000;
 /// How often a job that was opened again looks whether it is its turn, beside being called up: each look is a claim.
 pub const TURN_LOOK_INTERVAL_MS: u64 = 5 * 60_000;
 

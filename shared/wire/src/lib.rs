@@ -15,6 +15,7 @@ pub mod limits;
 mod names;
 pub mod problem;
 pub mod requests;
+pub mod schedules;
 mod schemas;
 pub mod socket;
 pub mod text;

@@ -168,6 +168,11 @@ pub enum Problem {
     },
     /// Too many jobs of the thread have not ended.
     ThreadFull,
+    /// No such schedule of this tenant.
+    NoSuchSchedule {
+        /// What was asked for.
+        schedule: String,
+    },
     /// No such delivery of this job.
     NoSuchDelivery {
         /// What was asked for.
@@ -214,6 +219,16 @@ impl Problem {
         Self::InvalidParameter { name: name.into(), detail: detail.into() }
     }
 
+    /// The same of a part of the body that stands at `at`, a JSON pointer, where it is about a field.
+    #[must_use]
+    pub fn below(self, at: &str) -> Self {
+        match self {
+            Self::InvalidField { field, detail } => Self::InvalidField { field: format!("{at}{field}"), detail },
+            unknown @ Self::UnknownAgent { .. } => Self::field(format!("{at}/agent"), unknown.detail()),
+            other => other,
+        }
+    }
+
     /// The HTTP status.
     #[must_use]
     pub const fn status(&self) -> u16 {
@@ -230,7 +245,8 @@ impl Problem {
             | Self::NoSuchJob { .. }
             | Self::NoSuchAgent { .. }
             | Self::NoSuchDelivery { .. }
-            | Self::NoSuchErasure { .. } => 404,
+            | Self::NoSuchErasure { .. }
+            | Self::NoSuchSchedule { .. } => 404,
             Self::MethodNotAllowed { .. } => 405,
             Self::NoStreamHere { .. } => 406,
             Self::JobEnded { .. }
@@ -275,6 +291,7 @@ impl Problem {
             Self::RepeatsEffects { .. } => "repeats-effects",
             Self::ThreadBusy { .. } => "thread-busy",
             Self::ThreadFull => "thread-full",
+            Self::NoSuchSchedule { .. } => "no-such-schedule",
             Self::NoSuchDelivery { .. } => "no-such-delivery",
             Self::NoSuchErasure { .. } => "no-such-erasure",
             Self::TenantErasing { .. } => "tenant-erasing",
@@ -310,6 +327,7 @@ impl Problem {
             Self::RepeatsEffects { .. } => "The fork would do again what may happen once at most",
             Self::ThreadBusy { .. } => "Another job of the thread has not ended",
             Self::ThreadFull => "The thread takes no more jobs",
+            Self::NoSuchSchedule { .. } => "There is no such schedule",
             Self::NoSuchDelivery { .. } => "There is no such delivery",
             Self::NoSuchErasure { .. } => "There is no such erasure",
             Self::TenantErasing { .. } => "The tenant's data is being erased",
@@ -365,6 +383,7 @@ impl Problem {
             | Self::NoSuchJob { .. }
             | Self::NoSuchAgent { .. }
             | Self::NoSuchDelivery { .. }
+            | Self::NoSuchSchedule { .. }
             | Self::NoSuchErasure { .. }
             | Self::InvalidField { .. }
             | Self::UnsupportedMediaType { .. }

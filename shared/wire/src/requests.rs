@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use longhaul_engine::entry::Edit;
 use longhaul_engine::ids::IdError;
+use longhaul_engine::job::Order;
 use longhaul_engine::limits::{LABEL_LENGTH_MAX, LABELS_MAX, WEBHOOK_EVENTS_MAX};
 use longhaul_engine::thread::{OnBusy, Thread};
-use longhaul_engine::{Seq, budget};
+use longhaul_engine::{AgentRef, JobId, Seq, TenantId, Timestamp, budget};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -136,6 +137,37 @@ impl SubmitRequest {
         }
         check_labels(&self.labels)?;
         self.thread().map(|_| ())
+    }
+
+    /// What it asks for as a job: this id, agent and sender.
+    ///
+    /// # Errors
+    /// [`Problem::InvalidField`] of its thread.
+    pub fn order(
+        &self,
+        tenant: TenantId,
+        id: JobId,
+        agent: AgentRef,
+        by: String,
+        now: Timestamp,
+    ) -> Result<Order, Problem> {
+        Ok(Order {
+            tenant,
+            id,
+            agent,
+            input: self.input.clone(),
+            budget: self.budget.unwrap_or_default().into(),
+            webhook: self.webhook.clone(),
+            webhook_events: self.webhook_events.iter().map(|kind| kind.as_str().to_owned()).collect(),
+            labels: self.labels.clone(),
+            thread: self.thread()?,
+            origin: Default::default(),
+            overrides: Default::default(),
+            parent: None,
+            traceparent: None,
+            submitted_at: now,
+            submitted_by: by,
+        })
     }
 
     /// The thread, with what is to happen where it is busy.

@@ -24,6 +24,7 @@ use longhaul_wire::events::{EventList, EventType};
 use longhaul_wire::jobs::{DeadLetterList, JobList, JobSummary, JobView, Links, TakenIn};
 use longhaul_wire::journal::JournalView;
 use longhaul_wire::problem::{Fault, Violation};
+use longhaul_wire::schedules::{FiringView, ScheduleList, ScheduleRequest, ScheduleView};
 use longhaul_wire::socket::{ClientMessage, DeltaBody, ServerMessage};
 use longhaul_wire::{Event, Problem, Scope, agents, limits};
 use serde_json::{Value, json};
@@ -378,6 +379,7 @@ fn problems() -> Vec<Problem> {
         Problem::JobEnded { status: None },
         Problem::NotReplayable { status: Some(Status::Waiting) },
         Problem::NoSuchErasure { erasure: "7".into() },
+        Problem::NoSuchSchedule { schedule: "nightly".into() },
         Problem::TenantErasing { erasure: ErasureId::from_uuid(Uuid::from_u128(7)) },
         Problem::Unavailable { retry_after: Duration::from_secs(2) },
         Problem::Internal,
@@ -418,6 +420,29 @@ fn shipped_agents() {
     ] {
         assert_eq!(agents::find(&two, text).ok().map(|card| card.version), wanted, "{text}");
     }
+}
+
+#[test]
+fn a_schedule_before_and_behind_firings() {
+    let text = r#"{"cron": "0 7 * * MON-FRI", "job": {"agent": "research@1", "input": {"topic": "queues"}, "thread": "daily"}}"#;
+    let schedule: ScheduleRequest = serde_json::from_str(text).unwrap();
+    assert_eq!((schedule.time_zone.as_str(), schedule.paused), ("UTC", false), "what is not said");
+    let fresh = ScheduleView {
+        name: "nightly".to_owned(),
+        schedule: schedule.clone(),
+        next_at: Some(longhaul_wire::text::rfc3339(at(60_000))),
+        last: None,
+        changed_at: longhaul_wire::text::rfc3339(at(0)),
+        changed_by: "ada".to_owned(),
+    };
+    let fired = ScheduleView { last: Some(FiringView::new(at(0), at(5), Ok(job_id()))), ..fresh.clone() };
+    let refused = FiringView::new(at(0), at(5), Err("job 7 of the thread has not ended".to_owned()));
+    let paused = ScheduleRequest { paused: true, time_zone: "Europe/Berlin".to_owned(), ..schedule };
+    let paused = ScheduleView { schedule: paused, next_at: None, last: Some(refused), ..fresh.clone() };
+    let list = ScheduleList { schedules: vec![fresh, fired, paused] };
+    let text = serde_json::to_string(&list).unwrap();
+    assert_eq!(serde_json::from_str::<ScheduleList>(&text).unwrap(), list);
+    insta::assert_json_snapshot!("schedules", list);
 }
 
 #[test]

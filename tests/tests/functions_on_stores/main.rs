@@ -21,6 +21,7 @@ mod fuzz;
 mod ground;
 mod pushes;
 mod queue_faults;
+mod schedules;
 mod stream;
 mod sweeper;
 mod table_faults;

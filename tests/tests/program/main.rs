@@ -17,6 +17,7 @@ mod outside;
 mod refusals;
 mod refused;
 mod reports;
+mod schedules;
 mod survival;
 mod threads;
 mod watching;

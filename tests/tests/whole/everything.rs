@@ -75,6 +75,7 @@ impl Everything {
         let token = stack.token("local");
         let mut all = Self { stack, outside, token, answers: String::new(), heard: Arc::default() };
         all.agents();
+        all.a_schedule_is_saved();
         all.a_large_job_with_a_person(brought);
         all.a_job_that_is_watched_and_cancelled(brought);
         all.dead_letters();
@@ -82,6 +83,7 @@ impl Everything {
         all.the_model_refuses_its_key();
         all.a_job_whose_time_is_over();
         all.a_tenant_is_erased();
+        all.the_schedule_has_fired();
         let heard = all.heard.lock().unwrap().clone();
         all.answers.push_str(&heard);
         all
@@ -128,6 +130,23 @@ impl Everything {
         }
         assert!(self.call("GET", "/v1/agents", None).to_string().contains("clerk"));
         assert_eq!(self.call("GET", "/v1/agents/clerk", None)["name"], "clerk");
+    }
+
+    /// A schedule of each minute, whose jobs have an input that is a claim check.
+    fn a_schedule_is_saved(&mut self) {
+        let material: String = large_text("").chars().take(20_000).collect();
+        let job = json!({"agent": "clerk", "input": {"material": material}, "thread": "by-the-clock"});
+        let schedule = json!({"cron": "* * * * *", "job": job});
+        assert_eq!(self.call("PUT", "/v1/schedules/minutely", Some(&schedule))["name"], "minutely");
+    }
+
+    /// The minute has passed, and the sweeper has looked.
+    fn the_schedule_has_fired(&mut self) {
+        wait_for("the schedule's job", || {
+            self.call("GET", "/v1/schedules/minutely", None).pointer("/last/job").is_some()
+        });
+        assert_eq!(self.call("DELETE", "/v1/schedules/minutely", None)["name"], "minutely");
+        assert_eq!(self.call("GET", "/v1/schedules", None), json!({"schedules": []}));
     }
 
     /// A job whose input, signal and result are claim checks, which a person is asked in the middle of and the sweeper

@@ -90,23 +90,8 @@ async fn order(
         None => JobId::from_uuid(Uuid::now_v7()),
     };
     let trace = headers.get("traceparent").and_then(|value| value.to_str().ok()).and_then(traceparent);
-    Ok(Order {
-        tenant: caller.tenant.clone(),
-        id,
-        agent,
-        input: request.input.clone(),
-        budget: request.budget.unwrap_or_default().into(),
-        webhook: request.webhook.clone(),
-        webhook_events: request.webhook_events.iter().map(|kind| kind.as_str().to_owned()).collect(),
-        labels: request.labels.clone(),
-        thread: request.thread()?,
-        origin: Default::default(),
-        overrides: Default::default(),
-        parent: None,
-        traceparent: trace.map(str::to_owned),
-        submitted_at: now(),
-        submitted_by: caller.subject.clone(),
-    })
+    let order = request.order(caller.tenant.clone(), id, agent, caller.subject.clone(), now())?;
+    Ok(Order { traceparent: trace.map(str::to_owned), ..order })
 }
 
 /// Stores the order of a tenant that may submit. Its book is written beside: nothing waits for it.

@@ -20,6 +20,7 @@ use longhaul_wire::problem::ProblemBody;
 use longhaul_wire::requests::{
     CancelRequest, ForkRequest, ReplayRequest, SignalRequest, SubmitRequest, TenantSettings,
 };
+use longhaul_wire::schedules::{ScheduleList, ScheduleRequest, ScheduleView};
 use longhaul_wire::{JobView, limits};
 
 use super::CliError;
@@ -186,6 +187,26 @@ impl Client {
         let path = "/v1/tenant/settings";
         let call = self.request(Method::PUT, path).json(settings);
         self.send("PUT", path, call).await
+    }
+
+    pub(super) async fn schedules(&self) -> Result<ScheduleList, CliError> {
+        self.get("/v1/schedules", &[]).await
+    }
+
+    pub(super) async fn schedule(&self, name: &str) -> Result<ScheduleView, CliError> {
+        self.get(&format!("/v1/schedules/{}", segment(name)), &[]).await
+    }
+
+    pub(super) async fn put_schedule(&self, name: &str, schedule: &ScheduleRequest) -> Result<ScheduleView, CliError> {
+        let path = format!("/v1/schedules/{}", segment(name));
+        let call = self.request(Method::PUT, &path).json(schedule);
+        self.send("PUT", &path, call).await
+    }
+
+    pub(super) async fn delete_schedule(&self, name: &str) -> Result<ScheduleView, CliError> {
+        let path = format!("/v1/schedules/{}", segment(name));
+        let call = self.request(Method::DELETE, &path);
+        self.send("DELETE", &path, call).await
     }
 
     pub(super) async fn erase_tenant(&self, tenant: &str) -> Result<ErasureView, CliError> {

@@ -68,6 +68,12 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
             connected.end().await;
             done
         }
+        Command::Schedules(command) => {
+            let connected = place.connect().await?;
+            let done = super::schedules::run(&connected, command).await;
+            connected.end().await;
+            done
+        }
         Command::Tenant(command) => {
             let connected = place.connect().await?;
             let done = super::tenant::tenant(&connected, &place, command).await;
@@ -106,7 +112,7 @@ fn token(place: &Place, hours: u64, subject: &str, output: Output) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-fn submission(agent: String, input: Value) -> SubmitRequest {
+pub(super) fn submission(agent: String, input: Value) -> SubmitRequest {
     SubmitRequest {
         agent,
         input,

@@ -16,6 +16,7 @@ mod jobs;
 mod login;
 mod output;
 mod progress;
+mod schedules;
 mod screen;
 mod soak;
 mod story;
@@ -175,6 +176,9 @@ enum Command {
     /// Agents: list, show, check a definition, save it.
     #[command(subcommand)]
     Agents(agents::AgentsCommand),
+    /// Schedules, whose jobs are submitted by the clock: list, show, put, pause, resume, delete.
+    #[command(subcommand)]
+    Schedules(schedules::SchedulesCommand),
     /// The tenant as a whole: how long its jobs are kept; erase all that it has.
     #[command(subcommand)]
     Tenant(tenant::TenantCommand),

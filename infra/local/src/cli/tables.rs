@@ -5,6 +5,7 @@ use longhaul_engine::job::Status;
 use longhaul_wire::agents::AgentView;
 use longhaul_wire::jobs::{DeadLetterList, JobList, Usage};
 use longhaul_wire::journal::EntryView;
+use longhaul_wire::schedules::ScheduleView;
 use longhaul_wire::{AgentCard, JobView};
 use serde_json::Value;
 
@@ -124,6 +125,56 @@ pub(super) fn agent(view: &AgentView) -> Result<String, serde_json::Error> {
         lines.push(format!("definition  {}", serde_json::to_string_pretty(definition)?));
     }
     Ok(super::output::plain(&lines.join("\n")))
+}
+
+/// A list of schedules.
+pub(super) fn schedules(schedules: &[ScheduleView]) -> String {
+    if schedules.is_empty() {
+        return "no schedules".to_owned();
+    }
+    let mut table = table(&["SCHEDULE", "CRON", "TIME ZONE", "AGENT", "NEXT", "LAST"]);
+    for view in schedules {
+        table.add_row([
+            view.name.clone(),
+            view.schedule.cron.clone(),
+            view.schedule.time_zone.clone(),
+            view.schedule.job.agent.clone(),
+            next_firing(view),
+            last_firing(view),
+        ]);
+    }
+    super::output::plain(&table.to_string())
+}
+
+/// A schedule.
+pub(super) fn schedule(view: &ScheduleView) -> String {
+    let lines = [
+        format!("schedule   {}", view.name),
+        format!("cron       {} ({})", view.schedule.cron, view.schedule.time_zone),
+        format!("next       {}", next_firing(view)),
+        format!("last       {}", last_firing(view)),
+        format!("agent      {}", view.schedule.job.agent),
+        format!("input      {}", view.schedule.job.input),
+        format!("saved      {} by {}", view.changed_at, view.changed_by),
+    ];
+    super::output::plain(&lines.join("\n"))
+}
+
+fn next_firing(view: &ScheduleView) -> String {
+    match (&view.next_at, view.schedule.paused) {
+        (Some(next), _) => next.clone(),
+        (None, true) => "paused".to_owned(),
+        (None, false) => "never".to_owned(),
+    }
+}
+
+fn last_firing(view: &ScheduleView) -> String {
+    let Some(last) = &view.last else { return "-".to_owned() };
+    let came_to = match (&last.job, &last.error) {
+        (Some(job), _) => format!("job {job}"),
+        (None, error) => format!("no job: {}", error.as_deref().unwrap_or_default()),
+    };
+    format!("{}, {came_to}", last.time)
 }
 
 /// A list of dead letters.

@@ -29,7 +29,7 @@ use uuid::Uuid;
 use super::attributes::Item;
 use super::batch_item::{self, StoredEntries};
 use super::job_item::{self, StoredInput};
-use super::{definitions, erasures, sessions, table_definition, tenants, threads};
+use super::{definitions, erasures, schedules, sessions, table_definition, tenants, threads};
 use crate::connections::{
     Connection, Subscriber, Wish, connection_item, read_connection, read_subscriber, subscription_items,
 };
@@ -199,6 +199,27 @@ fn an_erasure() {
     let erasure = Erasure { stage: Stage::Waiting { until: LATER }, open: 0, erased, ..asked };
     holds("erasure", &shape(&erasures::encode(&erasure, nonce(9)).unwrap()));
     assert_eq!(erasures::decode(&item("erasure")).unwrap(), erasures::StoredErasure { erasure, seen: nonce(9) });
+}
+
+#[test]
+fn schedules_that_wait_and_that_rest() {
+    let waits = schedules::Schedule {
+        tenant: "acme".parse().unwrap(),
+        name: "nightly".parse().unwrap(),
+        request: r#"{"cron":"0 7 * * *","time_zone":"UTC","job":{"agent":"research@1","input":{}}}"#.to_owned(),
+        next: Some(NOW),
+        again: Some(LATER),
+        last: Some(r#"{"time":"2026-11-30T07:00:00Z","at":"2026-11-30T07:00:20Z","error":"no room"}"#.to_owned()),
+        changed_at: NOW,
+        changed_by: "ada".to_owned(),
+        mark: nonce(9),
+    };
+    let fresh = schedules::Schedule { again: None, last: None, ..waits.clone() };
+    let rests = schedules::Schedule { next: None, ..fresh.clone() };
+    for (name, schedule) in [("schedule", fresh), ("schedule-waits-for-room", waits), ("schedule-paused", rests)] {
+        holds(name, &shape(&schedules::encode(&schedule)));
+        assert_eq!(schedules::decode(&item(name)).unwrap(), schedule);
+    }
 }
 
 #[test]

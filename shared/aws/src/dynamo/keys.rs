@@ -18,12 +18,13 @@
 //! | `TENANT#<tenant>` | `ERASURE#<id>` | the record of one that is done |
 //! | `TENANT#<tenant>` | `ERASED#<job>` | a job that an erasure has removed and looks at once more |
 //! | `TENANT#<tenant>` | `THREAD#<thread>` | the line of a thread |
+//! | `TENANT#<tenant>` | `SCHEDULE#<name>` | a schedule |
 //! | `AGENTS#<tenant>` | `<name>#<version, 10 digits>` | a version of an agent that the tenant has defined |
 
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use longhaul_engine::ids::{AgentName, AgentRef};
+use longhaul_engine::ids::{AgentName, AgentRef, ScheduleName};
 use longhaul_engine::job::Status;
 use longhaul_engine::{ErasureId, JobId, Seq, SessionId, TenantId, ThreadId};
 
@@ -129,6 +130,16 @@ pub(crate) fn tenant_partition(tenant: &TenantId) -> String {
 /// The sort key of a thread's line.
 pub(crate) fn thread_sort(thread: &ThreadId) -> String {
     format!("THREAD#{thread}")
+}
+
+/// What the sort keys of schedules begin with.
+pub(crate) const SCHEDULE_PREFIX: &str = "SCHEDULE#";
+/// The `due` index's shard of schedules.
+pub(crate) const SCHEDULE_SHARD: &str = "SCHEDULE";
+
+/// The sort key of a schedule.
+pub(crate) fn schedule_sort(name: &ScheduleName) -> String {
+    format!("{SCHEDULE_PREFIX}{name}")
 }
 
 /// The partition of a session.

@@ -73,9 +73,8 @@ impl Problem {
                 "{} Only a job that FAILED or was CANCELLED can be replayed.",
                 stands(*status, "The job is not in a state to be replayed.")
             ),
-            Self::NoSuchDelivery { delivery } => {
-                format!("The job has no delivery `{}`, or none any more; GET …/deliveries lists them.", echo(delivery))
-            }
+            Self::NoSuchSchedule { schedule } => no_schedule_detail(&echo(schedule)),
+            Self::NoSuchDelivery { delivery } => no_delivery_detail(&echo(delivery)),
             Self::NoSuchErasure { erasure } => no_erasure_detail(&echo(erasure)),
             Self::TenantErasing { erasure } => erasing_detail(*erasure),
             Self::LimitReached { limit, value, retry_after } => limit_detail(*limit, *value, *retry_after),
@@ -85,6 +84,16 @@ impl Problem {
                 .into(),
         }
     }
+}
+
+/// What is said of a schedule that is not there.
+fn no_schedule_detail(schedule: &str) -> String {
+    format!("The tenant of this token has no schedule `{schedule}`; GET /v1/schedules lists those that are there.")
+}
+
+/// What is said of a delivery that is not there.
+fn no_delivery_detail(delivery: &str) -> String {
+    format!("The job has no delivery `{delivery}`, or none any more; GET …/deliveries lists them.")
 }
 
 /// What is said while something underneath does not answer.

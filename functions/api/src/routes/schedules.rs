@@ -1,0 +1,188 @@
+//! Schedules: jobs that are submitted by the clock.
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use http::StatusCode;
+use longhaul::engine::Timestamp;
+use longhaul::engine::ids::ScheduleName;
+use longhaul::engine::limits::{SCHEDULE_BYTES_MAX, SCHEDULES_MAX};
+use longhaul::outside::fresh_nonce;
+use longhaul::store::StoreError;
+use longhaul_aws::dynamo::Schedule;
+use longhaul_wire::problem::ProblemBody;
+use longhaul_wire::requests::parse;
+use longhaul_wire::schedules::{ScheduleList, ScheduleRequest, ScheduleView};
+use longhaul_wire::text::rfc3339;
+use longhaul_wire::{Caller, Problem, Scope};
+use serde::de::DeserializeOwned;
+
+use crate::answer::{Refused, json};
+use crate::definitions;
+use crate::extract::{Called, JsonBody};
+use crate::service::{Service, now};
+
+/// How often a schedule is written when others, or its own firing, write it at the same time.
+const WRITES_MAX: usize = 8;
+
+/// Lists the tenant's schedules.
+#[utoipa::path(
+    get, path = "/v1/schedules", tag = "schedules", operation_id = "listSchedules",
+    responses(
+        (status = 200, description = "All schedules, by name.", body = ScheduleList),
+        (status = "default", description = "A problem.", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn list(State(service): State<Service>, called: Called) -> Result<Response, Refused> {
+    called.0.require(Scope::Read)?;
+    let schedules = service.store().schedules(&called.0.tenant).await?;
+    let schedules = schedules.iter().map(view).collect::<Result<Vec<_>, _>>()?;
+    Ok(json(StatusCode::OK, &ScheduleList { schedules }))
+}
+
+/// Shows a schedule with its last firing and its next.
+#[utoipa::path(
+    get, path = "/v1/schedules/{name}", tag = "schedules", operation_id = "getSchedule",
+    params(("name" = String, Path, description = "The schedule")),
+    responses(
+        (status = 200, description = "The schedule.", body = ScheduleView),
+        (status = "default", description = "A problem.", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn get(
+    State(service): State<Service>,
+    called: Called,
+    Path(name): Path<String>,
+) -> Result<Response, Refused> {
+    called.0.require(Scope::Read)?;
+    let schedule = service.store().schedule(&called.0.tenant, &named(&name)?).await?;
+    let schedule = schedule.ok_or(Problem::NoSuchSchedule { schedule: name })?;
+    Ok(json(StatusCode::OK, &view(&schedule)?))
+}
+
+/// Saves a schedule: a new one, or in the place of the one that has its name.
+///
+/// Firings are looked for once a minute. Each submits its job once, whatever crashes, under the limits that hold for all
+/// submissions; times that nobody looked at fire together, once.
+#[utoipa::path(
+    put, path = "/v1/schedules/{name}", tag = "schedules", operation_id = "putSchedule",
+    request_body = ScheduleRequest,
+    params(("name" = String, Path, description = "1 to 64 letters, digits, `-`, `_`, `.` and `:`")),
+    responses(
+        (status = 200, description = "The schedule was changed.", body = ScheduleView),
+        (status = 201, description = "The schedule is new.", body = ScheduleView),
+        (status = "default", description = "A problem.", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn put(
+    State(service): State<Service>,
+    called: Called,
+    Path(name): Path<String>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Refused> {
+    called.0.require(Scope::Write)?;
+    service.refuse_while_erasing(&called.0.tenant).await?;
+    let (tenant, name) = (&called.0.tenant, named(&name)?);
+    if body.len() > SCHEDULE_BYTES_MAX {
+        return Err(Problem::BodyTooLarge { bytes_max: SCHEDULE_BYTES_MAX }.into());
+    }
+    let mut request: ScheduleRequest = parse(&body)?;
+    let next = request.check(now())?;
+    let card = definitions::find(&service, tenant, &request.job.agent).await.map_err(below_job)?;
+    service.agents().check_input(&card, &request.job.input, "/job/input")?;
+    request.job.agent = card.reference().to_string();
+    let (schedule, is_new) = save(&service, &called.0, &name, &request, next).await?;
+    tracing::info!(%tenant, schedule = %name, is_new, "a schedule was saved");
+    Ok(json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &view(&schedule)?))
+}
+
+/// Writes a schedule in the place of what stands there; whether that was nothing.
+async fn save(
+    service: &Service,
+    caller: &Caller,
+    name: &ScheduleName,
+    request: &ScheduleRequest,
+    next: Timestamp,
+) -> Result<(Schedule, bool), Refused> {
+    let unavailable = |action, source| StoreError::Unavailable { action, source };
+    let text =
+        serde_json::to_string(request).map_err(|error| unavailable("writing a schedule as JSON", error.into()))?;
+    let (store, tenant) = (service.store(), &caller.tenant);
+    for _ in 0..WRITES_MAX {
+        let found = store.schedule(tenant, name).await?;
+        if found.is_none() && store.schedules(tenant).await?.len() >= SCHEDULES_MAX {
+            let detail = format!("would be one more than the {SCHEDULES_MAX} schedules of a tenant; remove one");
+            return Err(Problem::parameter("name", detail).into());
+        }
+        // A time that has come and was not looked at yet is not lost by a change of the job.
+        let kept = found.as_ref().filter(|found| comes_at_the_same_times(found, request));
+        let schedule = Schedule {
+            tenant: tenant.clone(),
+            name: name.clone(),
+            request: text.clone(),
+            next: kept.map_or(Some(next), |kept| kept.next).filter(|_| !request.paused),
+            again: kept.and_then(|kept| kept.again),
+            last: found.as_ref().and_then(|found| found.last.clone()),
+            changed_at: now(),
+            changed_by: caller.subject.clone(),
+            mark: fresh_nonce(),
+        };
+        if store.write_schedule(&schedule, found.as_ref().map(|found| found.mark)).await? {
+            return Ok((schedule, found.is_none()));
+        }
+    }
+    Err(unavailable("writing a schedule", format!("{WRITES_MAX} writes in a row met others").into()).into())
+}
+
+/// Whether what stands there fires, at the times that are asked for now.
+fn comes_at_the_same_times(found: &Schedule, request: &ScheduleRequest) -> bool {
+    read::<ScheduleRequest>(found, &found.request)
+        .is_ok_and(|stands| !stands.paused && (&stands.cron, &stands.time_zone) == (&request.cron, &request.time_zone))
+}
+
+/// Removes a schedule. The jobs that it has submitted stay.
+#[utoipa::path(
+    delete, path = "/v1/schedules/{name}", tag = "schedules", operation_id = "deleteSchedule",
+    params(("name" = String, Path, description = "The schedule")),
+    responses(
+        (status = 200, description = "The schedule as it was.", body = ScheduleView),
+        (status = "default", description = "A problem.", body = ProblemBody, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn delete(
+    State(service): State<Service>,
+    called: Called,
+    Path(name): Path<String>,
+) -> Result<Response, Refused> {
+    called.0.require(Scope::Write)?;
+    let removed = service.store().remove_schedule(&called.0.tenant, &named(&name)?).await?;
+    let removed = removed.ok_or(Problem::NoSuchSchedule { schedule: name })?;
+    tracing::info!(tenant = %called.0.tenant, schedule = %removed.name, "a schedule was removed");
+    Ok(json(StatusCode::OK, &view(&removed)?))
+}
+
+fn named(name: &str) -> Result<ScheduleName, Problem> {
+    name.parse().map_err(|error| Problem::parameter("name", format!("{error}")))
+}
+
+/// An agent that is unknown stands in the job of the schedule.
+fn below_job(Refused(problem): Refused) -> Refused {
+    Refused(problem.below("/job"))
+}
+
+fn view(schedule: &Schedule) -> Result<ScheduleView, Refused> {
+    Ok(ScheduleView {
+        name: schedule.name.to_string(),
+        schedule: read(schedule, &schedule.request)?,
+        next_at: schedule.next.map(rfc3339),
+        last: schedule.last.as_deref().map(|last| read(schedule, last)).transpose()?,
+        changed_at: rfc3339(schedule.changed_at),
+        changed_by: schedule.changed_by.clone(),
+    })
+}
+
+fn read<T: DeserializeOwned>(schedule: &Schedule, text: &str) -> Result<T, StoreError> {
+    serde_json::from_str(text).map_err(|error| StoreError::Corrupt {
+        what: format!("the schedule {}", schedule.name),
+        detail: error.to_string(),
+    })
+}
