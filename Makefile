@@ -112,7 +112,8 @@ $(JAVASCRIPT): package-lock.json | $(NPM)
 # server's own count. `make test` runs the same with small loads.
 verify-stack:
 	cargo build --workspace --bins
-	LONGHAUL_LOAD_JOBS=500 cargo test --workspace --test real_faults -- --nocapture --test-threads 1
+	mkdir -p $(VERIFIED)
+	LONGHAUL_LOAD_JOBS=500 cargo test --workspace --test real_faults -- --nocapture --test-threads 1 2>&1 | tee $(VERIFIED)/stack.log
 
 # 1,000 readers of one job, 500 jobs with one each, and a reader asleep beside four: every event to everybody, and how
 # late. In release: unoptimized, a push costs ten times as much, and what is measured is the compiler.
@@ -120,17 +121,26 @@ verify-subscribers:
 	cargo build --release --workspace --bins
 	LONGHAUL_SUBSCRIBERS=1000 LONGHAUL_WATCHED_JOBS=500 cargo test --release --workspace --test subscribers -- --nocapture --test-threads 1
 
-# The long checks of the protocol. Others may hang themselves behind `verify`.
+# The long checks of the protocol, and at their end what each of them went through. Others may hang themselves behind
+# `verify`; a part says so in a line that begins with "verified:".
 verify: verify-model verify-seeds verify-stack
+	@echo && grep -ho 'verified: .*' $(VERIFIED)/*.log
+
+# What the parts said. A part that fails does so behind the pipe, too.
+VERIFIED := target/verify
+verify-model verify-seeds verify-stack: SHELL := /bin/bash
+verify-model verify-seeds verify-stack: .SHELLFLAGS := -o pipefail -c
 
 # Worlds by seed: every agent, while everything goes wrong at once. Progress as they go; a failure names its seed.
 SEEDS := 0..20000
 verify-seeds:
-	LONGHAUL_SEEDS=$(SEEDS) cargo test --release -p longhaul-simulation --test seeds -- --nocapture
+	mkdir -p $(VERIFIED)
+	LONGHAUL_SEEDS=$(SEEDS) cargo test --release -p longhaul-simulation --test seeds --test threads -- --nocapture 2>&1 | tee $(VERIFIED)/seeds.log
 
 # The model check of the large instances: prints the states that were met and any violation.
 verify-model:
-	cargo run --release -p longhaul-model --bin verify
+	mkdir -p $(VERIFIED)
+	cargo run --release -p longhaul-model --bin verify 2>&1 | tee $(VERIFIED)/model.log
 
 # Each rule made weaker in one place: prints the shortest run in which the check notices.
 mutants:

@@ -98,7 +98,8 @@ async fn a_delivery_is_ordered_again() {
 #[tokio::test]
 async fn what_was_never_ordered_is_ordered_by_hand() {
     let world = World::new().await;
-    let claimed = || Entry::Claimed { epoch: Epoch(1), session: "session-1".parse().unwrap(), takeover: false };
+    let claimed =
+        || Entry::Claimed { epoch: Epoch(1), session: "session-1".parse().unwrap(), takeover: false, beside: 0 };
     let silent =
         world.by("acme").post("/v1/jobs", &json!({ "agent": "research", "input": { "topic": "abc" } })).await.job();
     let job = submitted(&world, Value::Null).await;

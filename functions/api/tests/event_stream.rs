@@ -81,7 +81,7 @@ fn shown(n: u64) -> Entry {
 }
 
 fn claimed() -> Entry {
-    Entry::Claimed { epoch: Epoch(1), session: "session-1".parse().unwrap(), takeover: false }
+    Entry::Claimed { epoch: Epoch(1), session: "session-1".parse().unwrap(), takeover: false, beside: 0 }
 }
 
 fn completed() -> Entry {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use world::World;
 
 fn claimed() -> Entry {
-    Entry::Claimed { epoch: Epoch(1), session: "s-1".parse().unwrap(), takeover: false }
+    Entry::Claimed { epoch: Epoch(1), session: "s-1".parse().unwrap(), takeover: false, beside: 0 }
 }
 
 fn outcome(position: u64, name: &str, kind: StepKind, output: Value) -> Entry {

@@ -77,7 +77,7 @@ fn reference(job: JobId) -> JobRef {
 }
 
 fn claimed() -> Entry {
-    Entry::Claimed { epoch: Epoch(1), session: "session-1".parse().unwrap(), takeover: false }
+    Entry::Claimed { epoch: Epoch(1), session: "session-1".parse().unwrap(), takeover: false, beside: 0 }
 }
 
 /// The sweeper's count stands above what the books say.

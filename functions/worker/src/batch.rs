@@ -10,7 +10,7 @@ use std::time::Duration;
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
-use longhaul::drive::{Handled, Invocation};
+use longhaul::drive::{Handled, InHand, Invocation};
 use longhaul::engine::ids::{IdError, SessionId};
 use longhaul::engine::{Timestamp, limits};
 use longhaul::store::{About, Continuation, JobRef, Store};
@@ -42,6 +42,7 @@ pub struct Worker<S> {
     registry: Registry,
     broadcast: Option<Rc<Broadcast>>,
     sends_on: bool,
+    in_hand: InHand,
 }
 
 /// What became of messages, by their place in the batch. Those where something failed are not in it.
@@ -71,8 +72,8 @@ impl Work {
 
 impl<S: Store> Worker<S> {
     /// A worker that drives the jobs of `store` with the agents of `registry`.
-    pub const fn new(store: S, registry: Registry) -> Self {
-        Self { store, registry, broadcast: None, sends_on: true }
+    pub fn new(store: S, registry: Registry) -> Self {
+        Self { store, registry, broadcast: None, sends_on: true, in_hand: InHand::default() }
     }
 
     /// Lets people hear what steps say while they run.
@@ -113,7 +114,9 @@ impl<S: Store> Worker<S> {
             .filter_map(|(place, message)| Some(Work { place, incoming: read(message)? }))
             .collect();
         let audience = self.broadcast.clone().map(|broadcast| broadcast as Rc<dyn Audience>);
-        let invocation = Invocation::begin(&self.store, &self.registry, session, clock, deadline).heard_by(audience);
+        let invocation = Invocation::begin(&self.store, &self.registry, session, clock, deadline)
+            .among(&self.in_hand)
+            .heard_by(audience);
         let handled = RefCell::new(Outcomes::new());
         if !work.is_empty() {
             // The deadline is the context's and never assumed: Lambda kills the process there, and with it the answer

@@ -101,7 +101,8 @@ pub fn next_move(journal: &Journal) -> NextMove {
     if let Some(cancel) = journal.cancel() {
         return NextMove::End(Ending::Cancelled { by: cancel.by.clone(), reason: cancel.reason.clone() });
     }
-    if journal.crashes_in_row() >= limits::CRASHES_MAX {
+    // A death that was shared with many says little about this job, but not nothing: they end it as well, only later.
+    if journal.own_crashes_in_row() >= limits::CRASHES_MAX || journal.crashes_in_row() >= limits::CRASHES_SHARED_MAX {
         return NextMove::End(Ending::Failed { failure: worker_lost(journal.crashes_in_row()) });
     }
     NextMove::Drive

@@ -155,6 +155,13 @@ fn claim(job: &Job, session: &SessionId, nonce: Nonce, takeover: bool, now: Time
     })
 }
 
+/// What a claim says of the `others` that its process has in hand: how many, where they are many. A process that dies takes
+/// all of them along, so that its death says little about any one of them ([`crate::append::next_move`]).
+#[must_use]
+pub const fn beside(others: u32) -> u32 {
+    if others > limits::NEIGHBOURS_FEW_MAX { others } else { 0 }
+}
+
 /// Whether a job has to end without its journal being read: of the claims since the last write of the job item
 /// (`attempts`), too many left no `claimed` entry (`claims_written`). Those that did are counted in the journal.
 #[must_use]

@@ -142,6 +142,10 @@ pub enum Entry {
         session: SessionId,
         /// Whether the session before had died holding the job.
         takeover: bool,
+        /// How many other jobs the session's process had in hand, where they were many ([`crate::claim::beside`]); 0: few or
+        /// none.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        beside: u32,
     },
     /// An at-most-once step is about to act.
     StepStarted {
@@ -286,6 +290,11 @@ pub enum Entry {
         /// How many outcomes and signals were kept.
         kept: u64,
     },
+}
+
+/// Serde hands over a reference.
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Entry {

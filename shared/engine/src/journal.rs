@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::budget::{Held, STEPS_OF_A_LOOK};
 use crate::entry::{Batch, Edit, Entry, StepId, StepKind, WaitEnd, WaitFor};
 use crate::failure::ErrorClass;
-use crate::ids::{Epoch, JobId, Nonce, Seq, SignalKey, SignalName, StepKey};
+use crate::ids::{JobId, Nonce, Seq, SignalKey, SignalName, StepKey};
 use crate::job::{Order, Status, Totals};
 use crate::limits;
 
@@ -27,6 +27,8 @@ pub struct Journal {
     last_claim: Option<ClaimRecord>,
     progress_since_claim: bool,
     crashes_in_row: u32,
+    /// Of these, the deaths that were not shared with many.
+    own_crashes_in_row: u32,
     steps: BTreeMap<StepKey, StepRecord>,
     signals: Vec<SignalRecord>,
     keys: BTreeSet<(KeyKind, SignalKey)>,
@@ -49,6 +51,7 @@ impl Default for Journal {
             last_claim: None,
             progress_since_claim: false,
             crashes_in_row: 0,
+            own_crashes_in_row: 0,
             steps: BTreeMap::new(),
             signals: Vec::new(),
             keys: BTreeSet::new(),
@@ -105,7 +108,9 @@ impl Journal {
             return Err(FoldError::AfterEnd { at });
         }
         match entry {
-            Entry::Claimed { epoch, session: _, takeover } => self.claimed(at, nonce, epoch, takeover),
+            Entry::Claimed { epoch, session: _, takeover, beside } => {
+                self.claimed(takeover, ClaimRecord { epoch, nonce, seq: at, beside });
+            }
             Entry::StepStarted { id } => self.record(at, id, StepState::Started)?,
             Entry::StepCompleted { id, attempt: _, started_at: _, output, usage, look } => {
                 self.totals.usage = self.totals.usage.plus(usage);
@@ -157,15 +162,17 @@ impl Journal {
     }
 
     /// Protocol rule 10: crashes in a row are takeovers that each follow the claim of the epoch before, with neither
-    /// outcome nor wait between them.
-    fn claimed(&mut self, at: Seq, nonce: Nonce, epoch: Epoch, takeover: bool) {
-        let follows = self.last_claim.is_some_and(|last| last.epoch.next() == epoch) && !self.progress_since_claim;
-        self.crashes_in_row = match (takeover, follows) {
-            (true, true) => self.crashes_in_row.saturating_add(1),
-            (true, false) => 1,
-            (false, _) => 0,
+    /// outcome nor wait between them. Whether a death was shared is what the claim says whose session died.
+    fn claimed(&mut self, takeover: bool, claim: ClaimRecord) {
+        let dead = self.last_claim.filter(|last| last.epoch.next() == claim.epoch);
+        let own = u32::from(dead.is_none_or(|dead| dead.beside == 0));
+        let follows = dead.is_some() && !self.progress_since_claim;
+        (self.crashes_in_row, self.own_crashes_in_row) = match (takeover, follows) {
+            (true, true) => (self.crashes_in_row.saturating_add(1), self.own_crashes_in_row.saturating_add(own)),
+            (true, false) => (1, own),
+            (false, _) => (0, 0),
         };
-        self.last_claim = Some(ClaimRecord { epoch, nonce, seq: at });
+        self.last_claim = Some(claim);
         self.progress_since_claim = false;
     }
 
@@ -188,7 +195,7 @@ impl Journal {
         self.keys.insert((KeyKind::Replay, key));
         self.ended = None;
         self.cancel = None;
-        self.crashes_in_row = 0;
+        (self.crashes_in_row, self.own_crashes_in_row) = (0, 0);
         self.progress_since_claim = true;
         self.replays = self.replays.saturating_add(1);
         self.forget(from);
@@ -270,6 +277,12 @@ impl Journal {
     #[must_use]
     pub const fn crashes_in_row(&self) -> u32 {
         self.crashes_in_row
+    }
+
+    /// Of these, those that the job did not share with many others.
+    #[must_use]
+    pub const fn own_crashes_in_row(&self) -> u32 {
+        self.own_crashes_in_row
     }
 
     /// What is written about a step.

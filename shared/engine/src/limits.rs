@@ -112,6 +112,11 @@ pub const STEP_TIME_LIMIT_DEFAULT_MS: u64 = 120_000;
 
 /// Crashes in a row, without progress between them, after which the job fails as `worker_lost`.
 pub const CRASHES_MAX: u32 = 3;
+/// The same where deaths are counted that the job shared with many neighbours, and those of its own together. A job that
+/// always has neighbours ends after so many; one that has nothing to do with their deaths makes progress in between.
+pub const CRASHES_SHARED_MAX: u32 = 9;
+/// Other jobs beside which a job's death still counts as its own: a batch of the queue as the template sets it.
+pub const NEIGHBOURS_FEW_MAX: u32 = 9;
 /// Claims in a row that never got to append anything (out of memory while reading the journal, say).
 pub const CLAIM_ATTEMPTS_MAX: u32 = 5;
 

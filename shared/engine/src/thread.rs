@@ -145,23 +145,23 @@ pub fn join(line: &Line, job: JobId, on_busy: OnBusy, busy: Option<JobId>, nonce
     Joining::Join(line.write(nonce, now, places))
 }
 
-/// What is known of the job in front.
+/// What is known of the job in front, or of the one that asks where its place is not in the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Front {
     /// Not looked at yet.
     Unknown,
     /// Its turn is not over.
     Going,
-    /// It is ([`Place::is_over`]), but nobody has removed it.
+    /// It is ([`Place::is_over`]).
     Over,
 }
 
 /// What a job does that wants its turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
-    /// It is its turn, until it has ended.
+    /// It is its turn, until it has ended; or its turn is over already.
     Now,
-    /// Look at this place, then decide again.
+    /// Look at this place, then decide again: by the journal alone where it is that of the job which asks.
     LookAt(Place),
     /// Make this write, then decide again.
     Write(LineWrite),
@@ -182,6 +182,16 @@ pub fn turn(line: &Line, place: Place, front: Front, nonce: Nonce, now: Timestam
     }
     let has_old = line.places.iter().any(|other| of_job(other) && other.replays < place.replays);
     let has_own = line.places.contains(&place);
+    if !has_own {
+        // Either it was never there, or it was taken out because its turn is over, which its journal says by then.
+        match front {
+            Front::Unknown => return Turn::LookAt(place),
+            Front::Going => {}
+            // Whoever asks knows an old journal, and finds out when it reads it under its claim. Taking the place anew
+            // would have others wait behind it for somebody who has called up the next already.
+            Front::Over => return Turn::Now,
+        }
+    }
     if has_old || !has_own {
         let mut places = line.without(|other| of_job(other) && other.replays < place.replays);
         if !has_own {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul_engine::append::{AfterRead, NextMove, OnConflict, Stop, after_read, ending, next_move, on_conflict};
 use longhaul_engine::budget::{self, Budget, Exhausted, Held};
-use longhaul_engine::claim::{ClaimDecision, Holder, News, NoClaim, decide, died_unread, holder};
+use longhaul_engine::claim::{ClaimDecision, Holder, News, NoClaim, beside, decide, died_unread, holder};
 use longhaul_engine::entry::{Batch, Edit, Entry, StepId, WaitEnd, WaitFor};
 use longhaul_engine::ids::{Epoch, IdError, JobId, Nonce, Seq, SessionId, StepKey, TenantId};
 use longhaul_engine::job::{Job, JobState, Lease, Mismatch, Order, Totals, Usage};
@@ -71,7 +71,7 @@ fn step(key: &str) -> StepId {
 }
 
 fn claimed(epoch: u64, takeover: bool) -> Entry {
-    Entry::Claimed { epoch: Epoch(epoch), session: session("s"), takeover }
+    Entry::Claimed { epoch: Epoch(epoch), session: session("s"), takeover, beside: 0 }
 }
 
 fn done(key: &str) -> Entry {
@@ -251,6 +251,67 @@ fn crashes_in_a_row_are_counted_in_the_journal() {
         let ends = matches!(next_move(&journal), NextMove::End(Ending::Failed { .. }));
         assert_eq!(ends, expected >= limits::CRASHES_MAX, "{name}: worker_lost at {}", limits::CRASHES_MAX);
     }
+}
+
+/// A claim by a process that has so many other jobs in hand.
+fn among(epoch: u64, takeover: bool, others: u32) -> Entry {
+    Entry::Claimed { epoch: Epoch(epoch), session: session("s"), takeover, beside: beside(others) }
+}
+
+/// The story of a job: for each of its sessions, which all die without progress, how many others its process had in hand.
+fn dying(others: &[u32]) -> Journal {
+    let claims = (1..).zip(others).map(|(epoch, others)| among(epoch, epoch > 1, *others));
+    let last = among(others.len() as u64 + 1, true, 0);
+    journal(claims.chain([last]).collect())
+}
+
+#[test]
+fn a_death_among_many_is_not_the_jobs_own() {
+    let few = limits::NEIGHBOURS_FEW_MAX;
+    let rows: [(&str, &[u32], bool); 9] = [
+        ("alone", &[0; 3], true),
+        ("a batch of the queue", &[few; 3], true),
+        ("one more than that", &[few + 1; 3], false),
+        ("alone at the last", &[500, 500, 0], false),
+        ("twice alone", &[500, 0, 0], false),
+        ("three times alone among others", &[500, 0, 500, 0, 500, 0], true),
+        ("always among many", &[500; 8], false),
+        ("always among many, once more", &[500; 9], true),
+        ("both together", &[500, 500, 500, 0, 500, 500, 500, 0, 500], true),
+    ];
+    for (name, others, ends) in rows {
+        let journal = dying(others);
+        let own = others.iter().filter(|others| **others <= few).count() as u32;
+        assert_eq!((journal.crashes_in_row(), journal.own_crashes_in_row()), (others.len() as u32, own), "{name}");
+        assert_eq!(matches!(next_move(&journal), NextMove::End(Ending::Failed { .. })), ends, "{name}");
+    }
+}
+
+/// Whatever neighbours a job has: it does not die for ever.
+#[test]
+fn every_job_that_only_dies_ends_in_bounded_time() {
+    let most = limits::CRASHES_SHARED_MAX as usize;
+    for pattern in 0_u32..1 << most {
+        let others: Vec<u32> = (0..most).map(|at| if pattern >> at & 1 == 1 { 500 } else { 0 }).collect();
+        let ends = (1..=most).find(|died| next_move(&dying(&others[..*died])) != NextMove::Drive);
+        assert!(ends.is_some_and(|died| died >= limits::CRASHES_MAX as usize), "{others:?}");
+    }
+}
+
+#[test]
+fn progress_forgets_deaths_among_many_too() {
+    let mut entries: Vec<Entry> = (1..8).map(|epoch| among(epoch, epoch > 1, 500)).collect();
+    entries.extend([done("0"), among(8, true, 500), among(9, true, 500)]);
+    let journal = journal(entries);
+    assert_eq!((journal.crashes_in_row(), journal.own_crashes_in_row()), (2, 0));
+}
+
+#[test]
+fn a_claim_without_many_neighbours_is_written_as_ever() {
+    let written = |others| serde_json::to_value(among(2, true, others)).unwrap();
+    let ever = json!({"type": "claimed", "epoch": 2, "session": "s", "takeover": true});
+    assert_eq!(written(limits::NEIGHBOURS_FEW_MAX), ever);
+    assert_eq!(written(341)["beside"], 341);
 }
 
 #[test]

@@ -34,6 +34,7 @@ fn entries() -> Vec<Value> {
     let began = 1_795_953_600_000_u64;
     vec![
         json!({ "type": "claimed", "epoch": 2, "session": "s-1", "takeover": true }),
+        json!({ "type": "claimed", "epoch": 2, "session": "s-1", "takeover": true, "beside": 341 }),
         step("step_started", json!({})),
         step("step_completed", json!({ "attempt": 1, "started_at": began, "output": 1, "usage": usage })),
         step("attempt_failed", json!({ "attempt": 1, "started_at": began, "failure": failure, "retry_at": began })),

@@ -65,9 +65,13 @@ fn a_job_has_its_turn_in_front_and_nowhere_else() {
         (&[(1, 0), (2, 0)], (2, 0), Over, wrote(&[(2, 0)])),
         (&[(1, 0), (2, 0), (3, 0)], (3, 0), Over, wrote(&[(2, 0), (3, 0)])),
         // A place is taken where there is none: after a replay, at the end and not in the old place.
-        (&[], (1, 1), Unknown, wrote(&[(1, 1)])),
-        (&[(2, 0)], (1, 1), Unknown, wrote(&[(2, 0), (1, 1)])),
-        (&[(1, 0), (2, 0)], (1, 1), Unknown, wrote(&[(2, 0), (1, 1)])),
+        (&[], (1, 1), Going, wrote(&[(1, 1)])),
+        (&[(2, 0)], (1, 1), Going, wrote(&[(2, 0), (1, 1)])),
+        (&[(1, 0), (2, 0)], (1, 1), Going, wrote(&[(2, 0), (1, 1)])),
+        // But not by one whose turn is over, as whoever asks does not know yet: its own journal is looked at first.
+        (&[], (1, 0), Unknown, Turn::LookAt(place((1, 0)))),
+        (&[(2, 0)], (1, 1), Unknown, Turn::LookAt(place((1, 1)))),
+        (&[(2, 0)], (1, 1), Over, Turn::Now),
         (&[(1, 0), (2, 0), (1, 1)], (1, 1), Unknown, wrote(&[(2, 0), (1, 1)])),
         (&[(2, 0), (1, 1)], (1, 1), Going, Turn::Wait),
         // Who asks from an old journal gets nothing, and takes no place again.

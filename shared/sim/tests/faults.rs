@@ -17,7 +17,7 @@ fn reference() -> JobRef {
 }
 
 fn batch(at: u64) -> Batch {
-    let claimed = Entry::Claimed { epoch: Epoch(1), session: "session-1".parse().unwrap(), takeover: false };
+    let claimed = Entry::Claimed { epoch: Epoch(1), session: "session-1".parse().unwrap(), takeover: false, beside: 0 };
     let nonce = Nonce::from_uuid(Uuid::from_u128(at.into()));
     Batch::new(Seq(at), nonce, Timestamp::from_millis(0), vec![claimed])
 }

@@ -61,7 +61,7 @@ impl Page {
 
     fn entry(&mut self, seq: u64, entry: &Entry, written_at: Timestamp) {
         match entry {
-            Entry::Claimed { epoch, session: _, takeover } => {
+            Entry::Claimed { epoch, session: _, takeover, beside: _ } => {
                 let how = if *takeover { ", taken over from a worker that died" } else { "" };
                 self.line(seq, &format!("claimed, epoch {}{how}", epoch.0));
             }

@@ -74,7 +74,12 @@ fn entries() -> Vec<Entry> {
     };
     let by = || "user-1".to_owned();
     vec![
-        Entry::Claimed { epoch: longhaul_engine::Epoch(1), session: "session-1".parse().unwrap(), takeover: false },
+        Entry::Claimed {
+            epoch: longhaul_engine::Epoch(1),
+            session: "session-1".parse().unwrap(),
+            takeover: false,
+            beside: 0,
+        },
         read(step(0, "plan", StepKind::Step)),
         read(branch),
         Entry::StepStarted { id: step(1, "publish", StepKind::EffectOnce) },

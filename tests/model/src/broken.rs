@@ -43,20 +43,22 @@ pub enum Broken {
     ItemDiffers,
     /// A wait has what it waits for, or waits for a child that has ended, and rests all the same.
     WakeUpLost,
+    /// Workers died as often as ends a job, and it is driven on.
+    DrivenOn,
     /// Without any fault, the job lies still although it could go on: only the sweeper's net would catch it.
     NotPrompt,
 }
 
 impl Broken {
     /// All of them, with the promise in words.
-    pub const ALL: [(Self, &'static str); 21] = [
+    pub const ALL: [(Self, &'static str); 22] = [
         (Self::SecondOutcome, "a step has one outcome at most"),
         (Self::BehindTheEnd, "behind the end stands nothing but a replay"),
         (Self::Unreadable, "the journal can be read"),
         (Self::OldEpochEntered, "after claimed{e} nothing of an epoch under e enters"),
         (Self::EpochNotGrown, "each claim's epoch is above that of the one before"),
         (Self::CancelPassedOver, "a cancel that stands in the journal decides the end"),
-        (Self::CrashMiscounted, "worker_lost follows three crashes in a row in the journal"),
+        (Self::CrashMiscounted, "worker_lost follows three crashes in a row in the journal, or nine that were shared"),
         (Self::HarmlessCounted, "harmless claims are no crashes"),
         (Self::RequestTwice, "a request's key is taken in once"),
         (Self::AcknowledgedLost, "what was acknowledged stands in the journal"),
@@ -70,6 +72,7 @@ impl Broken {
         (Self::Stuck, "left to itself a job ends or waits for somebody"),
         (Self::ItemDiffers, "the job item agrees with the journal about the end"),
         (Self::WakeUpLost, "no wake-up is lost"),
+        (Self::DrivenOn, "three deaths in a row end a job, nine where they were shared"),
         (Self::NotPrompt, "without faults nothing waits for the sweeper"),
     ];
 

@@ -116,7 +116,7 @@ impl System {
             l.seen = if self.rules.has(Mutant::JournalReadInPart) { 0 } else { s.job(l.job).log.len() };
             return self.look_before_claim(s, l, false);
         }
-        let mark = Mark::Claimed { epoch: l.epoch, takeover: l.takeover };
+        let mark = Mark::Claimed { epoch: l.epoch, takeover: l.takeover, shared: self.shared };
         match self.append(s, l, mark, fate) {
             Appended::Stands => {
                 let fold = s.job(l.job).log.prefix(l.seen).fold();

@@ -25,6 +25,10 @@ impl System {
             l.pc = Pc::End(End::of(&ending));
             return After::On;
         }
+        let most = if self.shared { limits::CRASHES_SHARED_MAX } else { limits::CRASHES_MAX };
+        if fold.crashes_in_row() >= most {
+            s.breaks(Some(Broken::DrivenOn));
+        }
         let script = self.ledger.script(l.job);
         let (op, want) = script.want(fold, l.submitted, s.tick, time(s));
         if op.is_some() && script.is_passed(fold, op) {
@@ -88,10 +92,11 @@ impl System {
         let end = End::of(&self.rules.ending(fold, &wanted.ending()));
         if end == End::Failed(Why::Lost) {
             let counted = fold.crashes_in_row() + u32::from(self.rules.has(Mutant::LostBlind));
-            if counted < limits::CRASHES_MAX {
+            let most = if self.shared { limits::CRASHES_SHARED_MAX } else { limits::CRASHES_MAX };
+            if counted < most {
                 s.breaks(Some(Broken::CrashMiscounted));
             }
-            if self.deaths(s) < limits::CRASHES_MAX {
+            if self.deaths(s) < most {
                 s.breaks(Some(Broken::HarmlessCounted));
             }
         }

@@ -45,13 +45,23 @@ pub struct Instance {
     pub bounds: Budget,
     /// Worker invocations at one time.
     pub sessions: usize,
+    /// Whether each session's process has many other jobs in hand.
+    pub shared: bool,
     /// The check is cut off after so many states; none: it goes on to the end.
     pub states_max: Option<usize>,
 }
 
 /// A row without faults, to be changed.
-const ROW: Instance =
-    Instance { name: "", job: &[STEP], child: &[], asks: &[], bounds: NO_FAULTS, sessions: 2, states_max: None };
+const ROW: Instance = Instance {
+    name: "",
+    job: &[STEP],
+    child: &[],
+    asks: &[],
+    bounds: NO_FAULTS,
+    sessions: 2,
+    shared: false,
+    states_max: None,
+};
 
 /// Instances for every run of the tests.
 pub const SMALL: &[Instance] = &[
@@ -78,9 +88,13 @@ pub const SMALL: &[Instance] = &[
     },
     Instance { name: "failure, replay", job: &[FATAL], asks: &[REPLAY], bounds: CRASH, ..ROW },
     Instance { name: "at-most-once: crash", job: &[ONCE], bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS }, ..ROW },
+    SHARED_DEATHS,
     Instance { name: "child: crash", job: &[Op::Child], child: &[STEP], bounds: CRASH, ..ROW },
 ];
 
+/// Deaths among many others, as many as end a job that has none.
+pub const SHARED_DEATHS: Instance =
+    Instance { name: "three deaths among many others", bounds: Budget { crash: 3, ..NO_FAULTS }, shared: true, ..ROW };
 /// One process dies.
 const CRASH: Budget = Budget { crash: 1, ..NO_FAULTS };
 /// One of each.
@@ -192,7 +206,8 @@ impl Instance {
     /// The system, by the production rules or with a deviation.
     #[must_use]
     pub fn system(&self, mutant: Option<Mutant>) -> System {
-        System::new([Script(self.job), Script(self.child)], self.asks, self.bounds, self.sessions, mutant)
+        let scripts = [Script(self.job), Script(self.child)];
+        System { shared: self.shared, ..System::new(scripts, self.asks, self.bounds, self.sessions, mutant) }
     }
 
     /// Checks it: breadth first for a shortest run, else depth first, which needs less memory.

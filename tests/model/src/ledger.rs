@@ -12,7 +12,9 @@ use std::sync::{PoisonError, RwLock};
 use longhaul_engine::entry::Batch;
 use longhaul_engine::journal::{Ending, FoldError};
 use longhaul_engine::retry::{AfterFailure, RetryPolicy, after_failure};
-use longhaul_engine::{Entry, ErrorClass, Failure, JobId, Journal, Nonce, Seq, StepKey, Timestamp, append, limits};
+use longhaul_engine::{
+    Entry, ErrorClass, Failure, JobId, Journal, Nonce, Seq, StepKey, Timestamp, append, claim, limits,
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -76,6 +78,8 @@ pub enum Mark {
     Claimed {
         epoch: u8,
         takeover: bool,
+        /// Beside many other jobs of its process.
+        shared: bool,
     },
     Started {
         op: u8,
@@ -428,8 +432,9 @@ fn entry(job: u8, mark: Mark, script: Script) -> Entry {
     let failure = |class: &str| json!({"class": class, "message": "it failed"});
     let child = job_id(1);
     let wire = match mark {
-        Mark::Claimed { epoch, takeover } => {
-            json!({"type": "claimed", "epoch": epoch, "session": "s", "takeover": takeover})
+        Mark::Claimed { epoch, takeover, shared } => {
+            let beside = claim::beside(if shared { u32::MAX } else { 0 });
+            json!({"type": "claimed", "epoch": epoch, "session": "s", "takeover": takeover, "beside": beside})
         }
         Mark::Started { op } => step(op, "step_started", json!({})),
         Mark::Done { op, attempt } => {

@@ -15,6 +15,7 @@
 pub mod broken;
 mod claiming;
 mod driving;
+pub mod forks;
 pub mod instances;
 mod items;
 pub mod ledger;
@@ -26,6 +27,7 @@ pub mod rules;
 pub mod script;
 pub mod state;
 pub mod steps;
+pub mod threads;
 pub mod trace;
 mod worker;
 mod writing;

@@ -88,6 +88,8 @@ pub struct System {
     pub bounds: Budget,
     /// Worker invocations at one time.
     pub slots: usize,
+    /// Whether each session's process has many other jobs in hand, so that its death is shared.
+    pub shared: bool,
 }
 
 impl fmt::Debug for System {
@@ -104,7 +106,14 @@ impl System {
         for (place, ask) in wanted.iter_mut().zip(asks) {
             *place = Some(*ask);
         }
-        Self { ledger: Ledger::new(scripts), rules: Rules { mutant }, asks: wanted, bounds, slots: slots.min(SLOTS) }
+        Self {
+            ledger: Ledger::new(scripts),
+            rules: Rules { mutant },
+            asks: wanted,
+            bounds,
+            slots: slots.min(SLOTS),
+            shared: false,
+        }
     }
 
     /// The first state: the job is submitted and its continuation on its way.
@@ -465,6 +474,6 @@ impl Model for System {
         macro_rules! each {
             ($($n:literal)*) => { vec![$(Property::always(Broken::ALL[$n].1, holds::<$n>)),*] };
         }
-        each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20)
+        each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21)
     }
 }

@@ -1,6 +1,6 @@
 //! The mutants: each rule made weaker in one place, with the system in which the check must notice.
 
-use crate::instances::{CANCEL, Instance, NO_FAULTS, REPLAY, SIGNAL, WAIT};
+use crate::instances::{CANCEL, Instance, NO_FAULTS, REPLAY, SHARED_DEATHS, SIGNAL, WAIT};
 use crate::rules::Mutant;
 use crate::script::{FATAL, ONCE, Op, STEP};
 use crate::state::Budget;
@@ -19,7 +19,7 @@ pub struct Row {
 }
 
 const fn of(job: &'static [Op], asks: &'static [(u8, crate::state::Ask)], bounds: Budget) -> Instance {
-    Instance { name: "", job, child: &[STEP], asks, bounds, sessions: 2, states_max: Some(4_000_000) }
+    Instance { name: "", job, child: &[STEP], asks, bounds, sessions: 2, shared: false, states_max: Some(4_000_000) }
 }
 
 const ZOMBIE: Budget = Budget { pause: 1, double: 1, ..NO_FAULTS };
@@ -175,6 +175,12 @@ pub const CAUGHT: &[Row] = &[
         weaker: "the job item's end is written before the parent is told",
         mutant: Mutant::TellAfterItem,
         instance: of(&[Op::Child], &[], Budget { crash: 1, ..NO_FAULTS }),
+    },
+    Row {
+        name: "shared deaths counted",
+        weaker: "a death that a job shares with many counts as one of its own",
+        mutant: Mutant::SharedDeathsCounted,
+        instance: SHARED_DEATHS,
     },
     Row {
         name: "signal without wake",

@@ -51,6 +51,7 @@ pub enum Mutant {
     RejoinedByItem,
     OwnLeaseHeld,
     JournalReadInPart,
+    SharedDeathsCounted,
 }
 
 /// The rules.
@@ -143,6 +144,11 @@ impl Rules {
     pub fn next_move(self, journal: &Journal) -> NextMove {
         match append::next_move(journal) {
             NextMove::End(Ending::Cancelled { .. }) if self.has(Mutant::CancelPoint) => NextMove::Drive,
+            NextMove::Drive
+                if self.has(Mutant::SharedDeathsCounted) && journal.crashes_in_row() >= limits::CRASHES_MAX =>
+            {
+                NextMove::End(Ending::Failed { failure: append::worker_lost(journal.crashes_in_row()) })
+            }
             next => next,
         }
     }

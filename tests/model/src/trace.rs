@@ -124,8 +124,8 @@ fn ended(end: End) -> &'static str {
 
 fn said(mark: Mark) -> String {
     match mark {
-        Mark::Claimed { epoch, takeover: false } => format!("claimed{{{epoch}}}"),
-        Mark::Claimed { epoch, takeover: true } => format!("claimed{{{epoch}, takeover}}"),
+        Mark::Claimed { epoch, takeover: false, .. } => format!("claimed{{{epoch}}}"),
+        Mark::Claimed { epoch, takeover: true, .. } => format!("claimed{{{epoch}, takeover}}"),
         Mark::Started { op } => format!("step_started {op}"),
         Mark::Done { op, .. } => format!("step_completed {op}"),
         Mark::AttemptFailed { op, attempt, .. } => format!("attempt_failed {op} (attempt {attempt})"),

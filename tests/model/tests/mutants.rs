@@ -2,6 +2,7 @@
 #![allow(clippy::panic, reason = "tests")]
 
 use longhaul_model::mutants::{CAUGHT, UNSEEN};
+use longhaul_model::{forks, threads};
 
 #[test]
 fn every_mutant_breaks_a_promise() {
@@ -15,6 +16,29 @@ fn every_mutant_breaks_a_promise() {
         let mut same = row.instance;
         same.states_max = Some(verdict.states);
         assert!(same.check(None, true, 1).broken.is_none(), "{}: broken by the production rules, too", row.name);
+    }
+}
+
+#[test]
+fn every_mutant_of_threads_breaks_a_promise() {
+    for row in threads::instances::CAUGHT {
+        let verdict = row.instance.check(Some(row.mutant), true, 1);
+        let Some((broken, run)) = &verdict.broken else {
+            panic!("{} survived {} states: {}", row.name, verdict.states, row.weaker);
+        };
+        println!("{}: {} ({} steps)", row.name, broken.promise(), run.len());
+        let mut same = row.instance;
+        same.states_max = Some(verdict.states);
+        assert!(same.check(None, true, 1).broken.is_none(), "{}: broken by the production rules, too", row.name);
+    }
+}
+
+#[test]
+fn every_mutant_of_forks_breaks_a_promise() {
+    for (mutant, weaker) in forks::CAUGHT {
+        let (states, _, broken) = forks::Forking { mutant: Some(mutant), ..forks::SMALL }.check(1);
+        let Some((broken, run)) = broken else { panic!("{mutant:?} survived {states} states: {weaker}") };
+        println!("{mutant:?}: {} ({} steps)", broken.promise(), run.len());
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use longhaul_model::instances::SMALL;
 use longhaul_model::ledger::Mark;
-use longhaul_model::trace;
+use longhaul_model::{forks, threads, trace};
 
 #[test]
 fn nothing_is_broken_in_the_small_instances() {
@@ -22,6 +22,27 @@ fn nothing_is_broken_in_the_small_instances() {
     // A check that comes to nothing proves nothing: every kind of entry is met.
     let missed: Vec<_> = Mark::KINDS.iter().filter(|kind| !reached.contains(**kind)).collect();
     assert!(missed.is_empty(), "never written in the small instances: {missed:?}");
+}
+
+#[test]
+fn nothing_is_broken_in_the_small_threads() {
+    for instance in threads::instances::SMALL {
+        let verdict = instance.check(None, false, 2);
+        if let Some((broken, run)) = &verdict.broken {
+            panic!("{}: broken: {}\n{}", instance.name, broken.promise(), run.join("\n"));
+        }
+        assert!(verdict.exhausted, "{}", instance.name);
+        println!("{}: {} states, {:.1} s", instance.name, verdict.states, verdict.took.as_secs_f64());
+    }
+}
+
+#[test]
+fn nothing_is_broken_in_the_small_fork() {
+    let (states, depth, broken) = forks::SMALL.check(2);
+    println!("fork: {states} states, depth {depth}");
+    if let Some((broken, run)) = broken {
+        panic!("broken: {}\n{run:?}", broken.promise());
+    }
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn whatever_goes_wrong_the_promises_hold() {
     violations.sort();
     let ran = seeds.end - seeds.start;
     println!(
-        "{ran} seeds ({}..{}) in {} s: {} violations",
+        "verified: simulation: {ran} worlds by seed ({}..{}) in {} s; violations: {}",
         seeds.start,
         seeds.end,
         began.elapsed().as_secs(),

@@ -54,7 +54,7 @@ pub fn every_entry() -> Vec<Entry> {
     };
     let waiting = |on| Entry::Waiting { id: id(), on, until: Some(sample::later(60)) };
     vec![
-        Entry::Claimed { epoch: Epoch(7), session: session("session-1"), takeover: true },
+        Entry::Claimed { epoch: Epoch(7), session: session("session-1"), takeover: true, beside: 0 },
         Entry::StepStarted { id: id() },
         outcome(1, json!({"text": "Größe ✓\u{0}\u{1F980}", "number": 1e-200, "more": [0.1, u64::MAX, i64::MIN, null]})),
         Entry::AttemptFailed {

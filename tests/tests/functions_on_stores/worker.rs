@@ -76,6 +76,27 @@ async fn a_job_of_ten_steps_is_done_in_one_batch() {
     assert_eq!(ground.depth().await.visible, 0);
 }
 
+/// What a claim says of the others in its process: nothing, as long as they are no more than a usual batch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_says_when_its_process_has_many_jobs_in_hand() {
+    for jobs in [limits::NEIGHBOURS_FEW_MAX + 1, limits::NEIGHBOURS_FEW_MAX + 2] {
+        let (ground, bench) = (Ground::lay().await, Bench::default());
+        let mut records = Vec::new();
+        let mut submitted = Vec::new();
+        for number in 0..jobs {
+            let job = ground.submit(order("acme", "ten", Value::Null)).await;
+            records.push(record(&number.to_string(), &body_of(&job)));
+            submitted.push(job);
+        }
+        let worker = Worker::new(ground.store.clone(), bench.registry());
+        assert_eq!(invoke(&worker, &json!({ "Records": records }), LONG).await, nothing_stays());
+        let first = ground.entries(submitted.first().unwrap()).await.remove(0);
+        let Entry::Claimed { beside, .. } = first else { panic!("{first:?}") };
+        let others = jobs - 1;
+        assert_eq!(beside, if others > limits::NEIGHBOURS_FEW_MAX { others } else { 0 });
+    }
+}
+
 fn spent(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     after.iter().map(|(name, count)| (name.clone(), count - before.get(name).unwrap_or(&0))).collect()
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::stream::{self, StreamExt};
-use longhaul_engine::{JobId, TenantId};
-use longhaul_local::soak::audit::Expected;
+use longhaul_engine::{Batch, Entry, JobId, TenantId};
+use longhaul_local::soak::audit::{Expected, Finding, JobBooks};
 use longhaul_local::soak::books::{Books, BooksError, Verdict};
 use longhaul_local::soak::load::Load;
 use longhaul_local::stack::Addresses;
@@ -110,15 +110,25 @@ impl Field {
     }
 
     /// Waits for rest, audits everything, and fails with whatever is wrong.
+    #[track_caller]
     pub(crate) fn audit(&self) -> Verdict {
         let books = self.books();
         let tenant: TenantId = "local".parse().unwrap();
         let verdict = self.ask(async {
             let rested = books.at_rest(REST_PATIENCE).await.unwrap();
             assert!(rested, "not at rest: {:?}, open {:?}", books.queue().await, books.open_jobs().await);
-            books.audit(&tenant, &self.accepted, |_| {}).await.unwrap()
+            let mut journals = BTreeMap::new();
+            let verdict =
+                books.audit(&tenant, &self.accepted, |job| drop(journals.insert(job.job, story(job)))).await.unwrap();
+            for (job, journal) in journals {
+                let named = |finding: &&Finding| finding.to_string().contains(&job.to_string());
+                if let Some(finding) = verdict.findings.iter().find(named) {
+                    println!("{finding}\n{journal}");
+                }
+            }
+            verdict
         });
-        println!("{verdict:?}");
+        println!("{} findings: {verdict:?}", verdict.findings.len());
         assert!(verdict.findings.is_empty(), "seed {}: {:#?}", seed(), verdict.findings);
         let steps: u64 = self
             .accepted
@@ -135,6 +145,14 @@ impl Field {
             let shown = self.stack.show(&job.to_string());
             assert_eq!(shown["job"]["status"], "COMPLETED", "{shown}");
         }
+        println!(
+            "verified: real faults, {}: {} jobs, {} steps, {} takeovers, {} effects asked for again; violations: 0",
+            std::panic::Location::caller().file().rsplit('/').next().unwrap_or_default().trim_end_matches(".rs"),
+            verdict.jobs,
+            verdict.steps,
+            verdict.takeovers,
+            verdict.asked_again
+        );
         verdict
     }
 
@@ -150,6 +168,22 @@ impl Field {
         let url = self.addresses().faults.expect("a stack with --faults");
         self.ask(async { reqwest::get(url).await.unwrap().json().await.unwrap() })
     }
+}
+
+/// A job's journal as a failed audit shows it: what was written when and by whom, without what steps brought.
+fn story(books: &JobBooks) -> String {
+    let line = |batch: &Batch| {
+        let entries: Vec<String> = batch.entries.iter().map(what).collect();
+        format!("  {} at {}: {}\n", batch.at.0, batch.written_at.as_millis(), entries.join(", "))
+    };
+    books.journal.iter().map(line).collect()
+}
+
+fn what(entry: &Entry) -> String {
+    let said = serde_json::to_value(entry).unwrap();
+    let shown = ["type", "key", "epoch", "session", "takeover", "beside", "attempt", "failure"];
+    let named = shown.iter().filter_map(|name| Some(format!("{name} {}", said.get(name)?)));
+    named.collect::<Vec<_>>().join(" ")
 }
 
 struct StopHarm(Arc<AtomicBool>);

@@ -25,7 +25,7 @@ fn research(topic: &str) -> Value {
 }
 
 fn claimed() -> Entry {
-    Entry::Claimed { epoch: Epoch(1), session: "session-1".parse().unwrap(), takeover: false }
+    Entry::Claimed { epoch: Epoch(1), session: "session-1".parse().unwrap(), takeover: false, beside: 0 }
 }
 
 fn step(position: u64) -> Entry {

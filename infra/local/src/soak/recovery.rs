@@ -66,7 +66,7 @@ mod tests {
     }
 
     fn claim(session: &str, takeover: bool) -> Entry {
-        Entry::Claimed { epoch: Epoch(1), session: session.parse().unwrap(), takeover }
+        Entry::Claimed { epoch: Epoch(1), session: session.parse().unwrap(), takeover, beside: 0 }
     }
 
     fn shown() -> Entry {

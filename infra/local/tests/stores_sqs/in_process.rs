@@ -36,6 +36,32 @@ async fn a_mapping_receives_deletes_and_gives_back() {
 }
 
 #[tokio::test]
+async fn what_was_received_before_comes_by_itself_where_that_is_asked() {
+    let queue = one_queue(&[]).await;
+    let (sqs, name) = handle_of(&queue);
+    for body in ["a", "b", "c"] {
+        queue.send(body).await;
+    }
+    let first = sqs.receive_apart(&name, 2, Duration::ZERO).await.unwrap();
+    assert_eq!(bodies(&first), ["a", "b"], "what is new comes together");
+    let receipts: Vec<_> = first.iter().map(|message| message.receipt.clone()).collect();
+    sqs.change_visibility(&name, &receipts, Duration::ZERO).await.unwrap();
+    queue.send("d").await;
+    let mut batches = Vec::new();
+    loop {
+        let batch = sqs.receive_apart(&name, 10, Duration::ZERO).await.unwrap();
+        if batch.is_empty() {
+            break;
+        }
+        batches.push(bodies(&batch).join(""));
+    }
+    batches.sort();
+    let again: Vec<&str> = batches.iter().map(String::as_str).filter(|batch| ["a", "b"].contains(batch)).collect();
+    assert_eq!(again, ["a", "b"], "{batches:?}");
+    assert_eq!(batches.concat().len(), 4, "each once: {batches:?}");
+}
+
+#[tokio::test]
 async fn a_send_wakes_the_receiver_that_waits() {
     let queue = one_queue(&[]).await;
     let (sqs, name) = handle_of(&queue);

@@ -248,7 +248,8 @@ fn entries() -> Vec<(&'static str, Entry)> {
     let usage =
         Usage { input_tokens: 11, output_tokens: 13, cached_tokens: 7, reasoning_tokens: 5, ..Usage::default() };
     let all = vec![
-        Entry::Claimed { epoch: Epoch(2), session: session(), takeover: true },
+        Entry::Claimed { epoch: Epoch(2), session: session(), takeover: true, beside: 0 },
+        Entry::Claimed { epoch: Epoch(2), session: session(), takeover: true, beside: 341 },
         Entry::StepStarted { id: step() },
         Entry::StepCompleted {
             id: step(),
@@ -292,7 +293,8 @@ fn entries() -> Vec<(&'static str, Entry)> {
 
 const fn file_of(entry: &Entry) -> &'static str {
     match entry {
-        Entry::Claimed { .. } => "batch-claimed",
+        Entry::Claimed { beside: 0, .. } => "batch-claimed",
+        Entry::Claimed { .. } => "batch-claimed-beside",
         Entry::StepStarted { .. } => "batch-step-started",
         Entry::StepCompleted { .. } => "batch-step-completed",
         Entry::AttemptFailed { .. } => "batch-attempt-failed",

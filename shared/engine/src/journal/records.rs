@@ -212,4 +212,6 @@ pub struct ClaimRecord {
     pub nonce: Nonce,
     /// Where it stands.
     pub seq: Seq,
+    /// How many other jobs its process had in hand, where they were many.
+    pub beside: u32,
 }

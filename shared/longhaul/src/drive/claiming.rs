@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use longhaul_engine::append::{AfterRead, NextMove, OnConflict, after_read, next_move, on_conflict, worker_lost};
-use longhaul_engine::claim::{At, Claim, ClaimDecision, Held, Holder, News, NoClaim, decide, holder, may_drive};
+use longhaul_engine::claim::{
+    At, Claim, ClaimDecision, Held, Holder, News, NoClaim, beside, decide, holder, may_drive,
+};
 use longhaul_engine::ids::Seq;
 use longhaul_engine::job::Progress;
 use longhaul_engine::journal::Ending;
@@ -156,7 +158,12 @@ impl<S: Store> Invocation<'_, S> {
                 AfterRead::Claim => {}
                 other @ (AfterRead::Stop(_) | AfterRead::Repair(_)) => return Ok(other),
             }
-            let entry = Entry::Claimed { epoch: claim.epoch, session: self.session.clone(), takeover: claim.takeover };
+            let entry = Entry::Claimed {
+                epoch: claim.epoch,
+                session: self.session.clone(),
+                takeover: claim.takeover,
+                beside: beside(self.in_hand.others()),
+            };
             let batch = Batch::new(journal.next(), fresh_nonce(), self.clock.now(), vec![entry]);
             match self.store.append(&holding.reference, &batch).await? {
                 Append::Written => {

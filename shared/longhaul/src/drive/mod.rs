@@ -7,6 +7,7 @@ mod claiming;
 mod driven;
 mod ending;
 mod forking;
+mod in_hand;
 mod journaling;
 mod running;
 mod turn;
@@ -21,6 +22,8 @@ use longhaul_engine::ids::{Epoch, SessionId};
 use longhaul_engine::job::{Order, Totals};
 use longhaul_engine::journal::FoldError;
 use longhaul_engine::{JobId, Timestamp, limits};
+
+pub use in_hand::InHand;
 
 use crate::clock::Clock;
 use crate::live::Audience;
@@ -61,6 +64,7 @@ pub struct Invocation<'a, S> {
     clock: Clock,
     deadline: Timestamp,
     driving: RefCell<BTreeSet<JobRef>>,
+    in_hand: InHand,
     audience: Option<Rc<dyn Audience>>,
     driver: Driver,
     steps_max: Option<u64>,
@@ -94,10 +98,18 @@ impl<'a, S: Store> Invocation<'a, S> {
             clock,
             deadline,
             driving: RefCell::default(),
+            in_hand: InHand::default(),
             audience: None,
             driver: Driver::Worker,
             steps_max: None,
         }
+    }
+
+    /// Counts its jobs among those of the other invocations of its process.
+    #[must_use]
+    pub fn among(mut self, in_hand: &InHand) -> Self {
+        self.in_hand = in_hand.clone();
+        self
     }
 
     /// Lets steps be heard while they run.
@@ -155,6 +167,7 @@ impl<'a, S: Store> Invocation<'a, S> {
         if !self.driving.borrow_mut().insert(job.clone()) {
             return Ok(Handled::Acknowledge);
         }
+        let _taken = self.in_hand.take();
         // Boxed: it is large, and whoever handles many messages would hold one for each.
         let handled = Box::pin(self.claim_and_run(job)).await;
         self.driving.borrow_mut().remove(job);

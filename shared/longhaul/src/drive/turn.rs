@@ -59,8 +59,11 @@ impl<S: Store> Invocation<'_, S> {
             let now = self.clock.now();
             match turn(&line, place, front, fresh_nonce(), now) {
                 Turn::Now => return Ok(true),
-                Turn::LookAt(first) => {
-                    let over = thread::is_over(self.store, &at, first).await.map_err(|error| failed(order, error))?;
+                Turn::LookAt(seen) => {
+                    let over = match seen == place {
+                        true => self.own_turn_is_over(place).await?,
+                        false => thread::is_over(self.store, &at, seen).await.map_err(|error| failed(order, error))?,
+                    };
                     front = if over { Front::Over } else { Front::Going };
                 }
                 Turn::Write(write) => {
@@ -78,6 +81,14 @@ impl<S: Store> Invocation<'_, S> {
                 }
             }
         }
+    }
+
+    /// Whether a job's own turn at a place is over that is not in the line. By its journal alone: whoever ended it may not
+    /// have written its item yet.
+    async fn own_turn_is_over(&self, place: Place) -> Result<bool, DriveError> {
+        let batches = self.store.journal(place.job, Seq::FIRST).await?;
+        let journal = Journal::read(batches).map_err(|source| DriveError::Journal { job: place.job, source })?;
+        Ok(place.is_over(journal.replays(), journal.ending().is_some()))
     }
 
     /// Cancels the jobs in front of one whose submission asked for that. Each look says it again, which the key makes one.

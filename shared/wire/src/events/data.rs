@@ -32,7 +32,7 @@ pub(super) fn subject(entry: &Entry) -> Option<String> {
 pub(super) fn of(entry: &Entry, written_at: Timestamp) -> Map<String, Value> {
     let data = Data::default();
     match entry {
-        Entry::Claimed { epoch, session, takeover } => {
+        Entry::Claimed { epoch, session, takeover, beside: _ } => {
             data.with("epoch", json!(epoch)).with("session", json!(session)).with("takeover", json!(takeover))
         }
         Entry::StepStarted { id } => data.step(id),

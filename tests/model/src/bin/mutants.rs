@@ -1,7 +1,7 @@
 //! Looks for each mutant and prints the shortest run in which it breaks a promise.
 #![allow(clippy::print_stdout, reason = "a program whose purpose is its output")]
 
-use longhaul_model::{mutants, trace};
+use longhaul_model::{forks, mutants, threads, trace};
 
 fn main() {
     let only = std::env::args().nth(1);
@@ -18,6 +18,42 @@ fn main() {
             None => {
                 survived += 1;
                 println!("  SURVIVED: {} states", verdict.states);
+            }
+        }
+    }
+    for row in threads::instances::CAUGHT.iter().filter(|row| only.as_deref().is_none_or(|only| row.name == only)) {
+        tried += 1;
+        let verdict = row.instance.check(Some(row.mutant), true, 1);
+        println!("\nthreads, {}: {}", row.name, row.weaker);
+        match &verdict.broken {
+            Some((broken, run)) => {
+                println!("  breaks: {} ({} steps, {} states)", broken.promise(), run.len(), verdict.states);
+                for (step, line) in (1..).zip(run) {
+                    println!("{step:>3}. {line}");
+                }
+            }
+            None => {
+                survived += 1;
+                println!("  SURVIVED: {} states", verdict.states);
+            }
+        }
+    }
+    for (mutant, weaker) in forks::CAUGHT {
+        let name = format!("{mutant:?}");
+        if only.as_deref().is_some_and(|only| name != only) {
+            continue;
+        }
+        tried += 1;
+        let (states, _, broken) = forks::Forking { mutant: Some(mutant), ..forks::SMALL }.check(1);
+        println!("\nforks, {name}: {weaker}");
+        match broken {
+            Some((broken, run)) => {
+                println!("  breaks: {} ({} steps, {states} states)", broken.promise(), run.len());
+                println!("  {run:?}");
+            }
+            None => {
+                survived += 1;
+                println!("  SURVIVED: {states} states");
             }
         }
     }

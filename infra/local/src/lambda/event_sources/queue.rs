@@ -41,7 +41,8 @@ const RETRY_LONGEST: Duration = Duration::from_secs(1);
 pub enum Redelivery {
     /// As on AWS: a failed message stays invisible until its visibility timeout ends, whatever made it fail.
     Lifelike,
-    /// As suits a person who watches: at once when the function's process died, and within a second otherwise.
+    /// As suits a person who watches: at once when the function's process died, and within a second otherwise. They come one
+    /// by one, since one of them may be what the process died of.
     Prompt,
 }
 
@@ -126,7 +127,10 @@ impl QueueMapping {
     }
 
     async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<ReceivedMessage>, SqsError> {
-        self.sqs.receive(&self.queue, max, wait, None).await
+        match self.redelivery {
+            Redelivery::Lifelike => self.sqs.receive(&self.queue, max, wait, None).await,
+            Redelivery::Prompt => self.sqs.receive_apart(&self.queue, max, wait).await,
+        }
     }
 
     /// Invokes the function for a batch, in several invocations when one event cannot hold it.

@@ -64,6 +64,7 @@ impl Sqs {
         let batch_max = u32::try_from(limits::BATCH_MAX_ENTRIES).unwrap_or(u32::MAX);
         let max = in_range("MaxNumberOfMessages", request.max_number_of_messages.unwrap_or(1), 1..=batch_max)?;
         let call = ReceiveCall {
+            apart: false,
             queue: QueueName::from_url(&request.queue_url)?,
             max: usize::try_from(max).unwrap_or(limits::BATCH_MAX_ENTRIES),
             wait: seconds("WaitTimeSeconds", request.wait_time_seconds, limits::WAIT_MAX_SECONDS)?,

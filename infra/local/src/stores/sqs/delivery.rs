@@ -19,6 +19,8 @@ pub(super) struct ReceiveCall {
     pub(super) wait: Option<Duration>,
     /// `None`: as the queue says.
     pub(super) visibility: Option<Duration>,
+    /// Whether a message that was received before comes by itself.
+    pub(super) apart: bool,
 }
 
 impl Keeper {
@@ -48,7 +50,7 @@ impl Keeper {
             Ok(Received::Messages(messages)) => self.answer(reply, Ok(messages)),
             Err(fault) => self.answer(reply, Err(fault)),
             Ok(Received::Wait { wait, visibility }) => {
-                let waiter = Waiter { max: call.max, visibility, deadline: now.after(wait), reply };
+                let waiter = Waiter { max: call.max, visibility, apart: call.apart, deadline: now.after(wait), reply };
                 if let Some(queue) = self.queues.get_mut(&call.queue) {
                     queue.waiters.push_back(waiter);
                 }
@@ -65,7 +67,7 @@ impl Keeper {
         let seconds = |seconds: u32| Duration::from_secs(u64::from(seconds));
         let visibility = call.visibility.unwrap_or(seconds(queue.settings.visibility_seconds));
         let wait = call.wait.unwrap_or(seconds(queue.settings.wait_seconds));
-        let messages = self.hand_out(&call.queue, call.max, visibility, now)?;
+        let messages = self.hand_out(&call.queue, call.max, call.apart, visibility, now)?;
         if messages.is_empty() && !wait.is_zero() {
             Ok(Received::Wait { wait, visibility })
         } else {
@@ -74,10 +76,12 @@ impl Keeper {
     }
 
     /// Hands out up to `max` of the messages that are visible on the shelf, and buries those that were received too often.
+    /// `apart`: one that was received before comes by itself.
     fn hand_out(
         &mut self,
         name: &QueueName,
         max: usize,
+        apart: bool,
         visibility: Duration,
         now: Millis,
     ) -> Result<Vec<ReceivedMessage>, SqsError> {
@@ -99,7 +103,14 @@ impl Keeper {
             {
                 continue;
             }
+            let again = apart && next.receives > 0;
+            if again && !messages.is_empty() {
+                break;
+            }
             messages.push(self.hand_out_one(name, next.key, visibility, now)?);
+            if again {
+                break;
+            }
         }
         Ok(messages)
     }
@@ -164,14 +175,12 @@ impl Keeper {
             };
             queue.waiters.retain(|waiter| !waiter.reply.is_closed());
             queue.shelf.advance(now);
-            let Some((max, visibility)) = queue.waiters.front().map(|waiter| (waiter.max, waiter.visibility)) else {
-                return Ok(served);
-            };
+            let Some(&Waiter { max, visibility, apart, .. }) = queue.waiters.front() else { return Ok(served) };
             if queue.shelf.depth().visible == 0 {
                 break;
             }
             served = true;
-            let messages = self.hand_out(name, max, visibility, now)?;
+            let messages = self.hand_out(name, max, apart, visibility, now)?;
             if messages.is_empty() {
                 break;
             }

@@ -50,6 +50,7 @@ pub(super) type ReceiveReply = oneshot::Sender<Result<Vec<ReceivedMessage>, SqsE
 pub(super) struct Waiter {
     pub(super) max: usize,
     pub(super) visibility: Duration,
+    pub(super) apart: bool,
     pub(super) deadline: Millis,
     pub(super) reply: ReceiveReply,
 }

@@ -173,9 +173,28 @@ impl Sqs {
         wait: Duration,
         visibility: Option<Duration>,
     ) -> Result<Vec<ReceivedMessage>, SqsError> {
+        self.receive_as(ReceiveCall { queue: queue.clone(), max, wait: Some(wait), visibility, apart: false }).await
+    }
+
+    /// The same, but a message that was received before comes by itself, as SQS never does: whoever died over it is not to
+    /// take others along the next time.
+    ///
+    /// # Errors
+    /// As [`Sqs::receive`].
+    pub async fn receive_apart(
+        &self,
+        queue: &QueueName,
+        max: usize,
+        wait: Duration,
+    ) -> Result<Vec<ReceivedMessage>, SqsError> {
+        self.receive_as(ReceiveCall { queue: queue.clone(), max, wait: Some(wait), visibility: None, apart: true })
+            .await
+    }
+
+    async fn receive_as(&self, call: ReceiveCall) -> Result<Vec<ReceivedMessage>, SqsError> {
         self.counts.add("ReceiveMessage");
         let hit = self.faults.hit(Service::Sqs, "ReceiveMessage", b"");
-        let call = ReceiveCall { queue: queue.clone(), max, wait: Some(wait), visibility };
+        let queue = &call.queue.clone();
         let messages = planned::around(hit, self.receive_call(call)).await?;
         if hit.is_some_and(|hit| hit.kind == FaultKind::Duplicated) {
             let receipts: Vec<_> = messages.iter().map(|message| message.receipt.clone()).collect();
