@@ -53,6 +53,7 @@ pub fn order_of(owner: &str) -> Order {
         origin: Default::default(),
         thread: None,
         overrides: Default::default(),
+        priority: Default::default(),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         submitted_at: NOW,
         submitted_by: "ada".to_owned(),

@@ -54,6 +54,25 @@ async fn jobs_of_a_thread_stand_in_line() {
 }
 
 #[tokio::test]
+async fn somebody_may_wait_for_a_job() {
+    let world = World::new().await;
+    let submit = async |more: Value| {
+        let mut body = json!({ "agent": "research", "input": { "topic": "queues" } });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        world.by("acme").post("/v1/jobs", &body).await
+    };
+    let usual = submit(json!({ "priority": "normal" })).await;
+    assert_eq!((usual.status, usual.body.get("priority")), (StatusCode::ACCEPTED, None), "{}", usual.text);
+    let waited_for = submit(json!({ "priority": "interactive" })).await;
+    assert_eq!(waited_for.body["priority"], "interactive", "{}", waited_for.text);
+    let shown = world.by("acme").get(&format!("/v1/jobs/{}", waited_for.job())).await;
+    assert_eq!(shown.body["priority"], "interactive");
+    assert!(world.shelves.lock().unwrap().messages[1].contains("interactive"));
+    let refused = submit(json!({ "priority": "urgent" })).await;
+    assert_eq!((refused.problem(), refused.field()), ("invalid-field", "/priority"), "{}", refused.text);
+}
+
+#[tokio::test]
 async fn a_refusal_leaves_nothing_and_a_repetition_finds_its_job() {
     let world = World::new().await;
     let reject = talk(&json!({ "on_busy": "reject" }));

@@ -123,9 +123,10 @@ impl<S: Store> Sweeper<S> {
             for reference in self.store.due(shard, horizon, limits::SWEEP_JOBS_MAX).await? {
                 let found = self.store.job(&reference).await?;
                 let unclaimed = found.filter(|job| job.progress.state == JobState::Pending && job.sweeps > 0);
-                let Some(seen_due) = unclaimed.and_then(|job| job.progress.due) else { continue };
+                let Some(job) = unclaimed else { continue };
+                let Some(seen_due) = job.progress.due else { continue };
                 if self.store.move_due(&reference, seen_due, soon).await? {
-                    self.store.send(&Continuation::job(reference), Duration::ZERO).await?;
+                    self.store.send(&Continuation::of(&job.order), Duration::ZERO).await?;
                     sent = sent.saturating_add(1);
                 }
             }
@@ -175,7 +176,7 @@ impl<S: Store> Sweeper<S> {
                 if !self.store.move_due(reference, seen_due, due).await? {
                     return Ok(Looked::Left);
                 }
-                self.store.send(&Continuation::job(reference.clone()), Duration::ZERO).await?;
+                self.store.send(&Continuation::of(&job.order), Duration::ZERO).await?;
                 Ok(Looked::Sent)
             }
         }

@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
-use longhaul::store::{About, Continuation, JobRef, StoreError};
+use longhaul::store::{About, Continuation, StoreError};
 use longhaul_engine::ids::SignalKey;
-use longhaul_engine::{AgentRef, Failure, Job, Timestamp, limits};
+use longhaul_engine::job::Priority;
+use longhaul_engine::{AgentRef, Failure, Job, TenantId, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 
 use crate::dynamo::{AwsStore, unavailable};
@@ -86,6 +87,16 @@ impl Incoming {
     }
 }
 
+/// The message group of a tenant's jobs, in which its interactive ones have their own. The queue hands out first what is of
+/// groups with little in hand, so that these stand beside the tenant's other jobs, however many there are, as another
+/// tenant's would. No tenant's name holds the sign between.
+fn group(tenant: &TenantId, priority: Priority) -> String {
+    match priority {
+        Priority::Normal => tenant.to_string(),
+        Priority::Interactive => format!("{tenant}#interactive"),
+    }
+}
+
 /// The body of a continuation's message.
 ///
 /// # Errors
@@ -99,8 +110,7 @@ pub fn continuation_body(continuation: &Continuation) -> Result<String, StoreErr
 /// # Errors
 /// [`StoreError::Unavailable`] when it cannot be written as JSON.
 pub fn dead_letter_body(job: &Job, dead_letter: DeadLetter) -> Result<String, StoreError> {
-    let reference = JobRef { tenant: job.order.tenant.clone(), job: job.order.id };
-    let message = Message { continuation: Continuation::job(reference), dead_letter: Some(dead_letter) };
+    let message = Message { continuation: Continuation::of(&job.order), dead_letter: Some(dead_letter) };
     serde_json::to_string(&message).map_err(|error| unavailable("writing a dead letter", error))
 }
 
@@ -111,8 +121,8 @@ impl AwsStore {
         delay: Duration,
     ) -> Result<(), StoreError> {
         let group = match &continuation.about {
-            About::Job(job) => job.tenant.as_str(),
-            About::Watchdog { .. } => WATCHDOG_GROUP,
+            About::Job(job) => group(&job.tenant, continuation.priority),
+            About::Watchdog { .. } => WATCHDOG_GROUP.to_owned(),
         };
         // Queues count whole seconds; a message that came too early would find nothing to do.
         let seconds = delay.as_secs().saturating_add(u64::from(delay.subsec_nanos() > 0));
@@ -161,7 +171,7 @@ impl AwsStore {
             .sqs()
             .send_message()
             .queue_url(&self.config().dead_letter_queue_url)
-            .message_group_id(job.order.tenant.as_str())
+            .message_group_id(group(&job.order.tenant, job.order.priority))
             .message_body(dead_letter_body(job, dead_letter)?);
         Box::pin(send.send()).await.map(|_| ()).map_err(|error| unavailable("sending a dead letter", error))
     }

@@ -288,6 +288,28 @@ impl Overrides {
     }
 }
 
+/// Whether somebody waits for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Priority {
+    /// Nobody in particular: it takes its turn among its tenant's jobs.
+    #[default]
+    Normal,
+    /// A person does: it has its turn beside its tenant's other jobs, and not behind them.
+    Interactive,
+}
+
+impl Priority {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Normal, Self::Interactive];
+
+    /// Whether it is what a job has that says nothing of it.
+    #[must_use]
+    pub fn is_normal(&self) -> bool {
+        *self == Self::Normal
+    }
+}
+
 /// What a caller asked for: the part of a job that never changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
@@ -317,6 +339,10 @@ pub struct Order {
     /// The thread in which it has its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<Thread>,
+    /// Whether somebody waits for it. It decides where its messages stand in the queue, and nothing else: a worker that does
+    /// not know of it drives the job as well.
+    #[serde(default, skip_serializing_if = "Priority::is_normal")]
+    pub priority: Priority,
     /// Where the job comes from.
     #[serde(default, skip_serializing_if = "Origin::is_submitted")]
     pub origin: Origin,
@@ -346,6 +372,7 @@ impl Order {
             && self.webhook_events == other.webhook_events
             && self.labels == other.labels
             && self.thread == other.thread
+            && self.priority == other.priority
             && self.origin == other.origin
             && self.overrides == other.overrides
     }

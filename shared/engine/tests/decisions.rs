@@ -46,6 +46,7 @@ fn job(state: JobState, due: Option<Timestamp>) -> Job {
         origin: Default::default(),
         thread: None,
         overrides: Default::default(),
+        priority: Default::default(),
         traceparent: None,
         submitted_at: NOW,
         submitted_by: "ada".to_owned(),

@@ -84,14 +84,13 @@ pub struct Accepted {
 /// [`OutsideError::ThreadFull`] of its thread; store errors.
 pub async fn submit<S: Store>(store: &S, order: Order) -> Result<Accepted, OutsideError> {
     let job = Job::accepted(order, fresh_nonce());
-    let reference = JobRef { tenant: job.order.tenant.clone(), job: job.order.id };
     let submitted = match &job.order.thread {
         None => store.submit(&job).await?,
         Some(thread) => Box::pin(thread::submit(store, &job, thread)).await?,
     };
     match submitted {
         Submit::Created => {
-            call_up(store, &reference).await;
+            call_up(store, &Continuation::of(&job.order)).await;
             Ok(Accepted { job, existed: false })
         }
         Submit::Exists(stored) => {
@@ -99,7 +98,7 @@ pub async fn submit<S: Store>(store: &S, order: Order) -> Result<Accepted, Outsi
                 return Err(OutsideError::OtherRequest);
             }
             if stored.progress.state == JobState::Pending {
-                call_up(store, &reference).await;
+                call_up(store, &Continuation::of(&stored.order)).await;
             }
             let existed = stored.last_write != job.last_write;
             Ok(Accepted { job: *stored, existed })
@@ -109,9 +108,9 @@ pub async fn submit<S: Store>(store: &S, order: Order) -> Result<Accepted, Outsi
 
 /// Sends a continuation for what stands already. That it could not be sent is no reason to tell the caller that nothing
 /// was done, since a repeated call would then do it twice: the job is due, and the sweeper sends instead.
-pub(crate) async fn call_up<S: Store>(store: &S, job: &JobRef) {
-    if let Err(error) = store.send(&Continuation::job(job.clone()), Duration::ZERO).await {
-        tracing::warn!(job = %job.job, %error, "the continuation was not sent; the sweeper will send one");
+pub(crate) async fn call_up<S: Store>(store: &S, continuation: &Continuation) {
+    if let Err(error) = store.send(continuation, Duration::ZERO).await {
+        tracing::warn!(?continuation, %error, "the continuation was not sent; the sweeper will send one");
     }
 }
 
@@ -156,7 +155,7 @@ pub async fn cancel<S: Store>(
 }
 
 async fn take_in<S: Store>(store: &S, job: &JobRef, entry: Entry, now: Timestamp) -> Result<TakenIn, OutsideError> {
-    store.job(job).await?.ok_or(OutsideError::NoJob)?;
+    let stored = store.job(job).await?.ok_or(OutsideError::NoJob)?;
     let (seq, _) = write_outside(store, job, now, &entry, |journal| match journal.ending() {
         Some(_) => Err(OutsideError::Ended),
         None if !journal.has_room_for_requests() => Err(OutsideError::Full),
@@ -168,7 +167,7 @@ async fn take_in<S: Store>(store: &S, job: &JobRef, entry: Entry, now: Timestamp
     if let Err(error) = store.wake(job, now).await {
         tracing::warn!(job = %job.job, %error, "the job was not woken; its due time will");
     }
-    call_up(store, job).await;
+    call_up(store, &Continuation::of(&stored.order)).await;
     Ok(TakenIn { seq })
 }
 
@@ -207,7 +206,7 @@ pub async fn replay<S: Store>(
     // count if the look came too early to see its write.
     store.wake(job, now).await?;
     reopen(store, job, now).await?;
-    call_up(store, job).await;
+    call_up(store, &Continuation::of(&stored.order)).await;
     Ok(TakenIn { seq })
 }
 

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use longhaul_engine::ids::SessionId;
-use longhaul_engine::job::JobWrite;
+use longhaul_engine::job::{JobWrite, Order, Priority};
 use longhaul_engine::thread::{Line, LineWrite};
 use longhaul_engine::{Batch, Failure, Job, JobId, Seq, TenantId, ThreadId, Timestamp, limits};
 use serde::{Deserialize, Serialize};
@@ -75,6 +75,10 @@ pub struct Continuation {
     /// What to look after.
     #[serde(flatten)]
     pub about: About,
+    /// Whether somebody waits for it, by which it has its place in the queue. Only for speed: who does not know it says
+    /// nothing.
+    #[serde(default, skip_serializing_if = "Priority::is_normal")]
+    pub priority: Priority,
 }
 
 /// What a continuation is about.
@@ -93,16 +97,23 @@ pub enum About {
 }
 
 impl Continuation {
-    /// "Go on with this job."
+    /// "Go on with the job of this order."
+    #[must_use]
+    pub fn of(order: &Order) -> Self {
+        let job = JobRef { tenant: order.tenant.clone(), job: order.id };
+        Self { priority: order.priority, ..Self::job(job) }
+    }
+
+    /// "Go on with this job", of which no more is known.
     #[must_use]
     pub const fn job(job: JobRef) -> Self {
-        Self { v: limits::PROTOCOL_VERSION_PLAIN, about: About::Job(job) }
+        Self { v: limits::PROTOCOL_VERSION_PLAIN, about: About::Job(job), priority: Priority::Normal }
     }
 
     /// The watchdog message of a session.
     #[must_use]
     pub const fn watchdog(session: SessionId, jobs: Vec<JobRef>) -> Self {
-        Self { v: limits::PROTOCOL_VERSION_PLAIN, about: About::Watchdog { session, jobs } }
+        Self { v: limits::PROTOCOL_VERSION_PLAIN, about: About::Watchdog { session, jobs }, priority: Priority::Normal }
     }
 }
 

@@ -11,7 +11,7 @@ use longhaul_engine::thread::{Joining, Line, LineWrite, OnBusy, Place, Thread, j
 use longhaul_engine::{Job, JobId, Journal, Timestamp, limits};
 
 use crate::outside::{OutsideError, call_up, fresh_nonce};
-use crate::store::{InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef};
+use crate::store::{Continuation, InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef};
 
 /// Submits a job of a thread: the job and its place are stored together, or neither.
 pub(crate) async fn submit<S: Store>(store: &S, job: &Job, thread: &Thread) -> Result<Submit, OutsideError> {
@@ -126,7 +126,7 @@ pub(crate) async fn call<S: Store>(
             Ok(None) => continue,
             // A newer worker drives it, and needs no more than the message.
             Err(StoreError::Newer { .. }) => {
-                call_up(store, &reference).await;
+                call_up(store, &Continuation::job(reference)).await;
                 break;
             }
             Err(error) => return Err(error),
@@ -141,7 +141,7 @@ pub(crate) async fn call<S: Store>(
             // Refused, somebody else has moved it, or the job is claimed by now.
             store.move_due(&reference, seen, soon).await?;
         }
-        call_up(store, &reference).await;
+        call_up(store, &Continuation::of(&job.order)).await;
         break;
     }
     Ok(())

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_engine::ids::{AgentRef, Nonce};
-use longhaul_engine::job::{Imported, Order, Origin, Overrides, Parent, Progress, Status};
+use longhaul_engine::job::{Imported, Order, Origin, Overrides, Parent, Priority, Progress, Status};
 use longhaul_engine::journal::{Ending, FoldError};
 use longhaul_engine::{Batch, Entry, Job, JobId, JobState, Journal, Seq, StepKey, TenantId, Timestamp, limits};
 use serde::{Deserialize, Serialize};
@@ -188,6 +188,7 @@ impl Export {
             parent,
             traceparent: _,
             thread: _,
+            priority: _,
             origin: _,
             overrides,
             submitted_at,
@@ -320,6 +321,7 @@ impl Export {
             traceparent: None,
             thread: None,
             origin: Origin::Imported(Imported { at: now }),
+            priority: Priority::Normal,
             overrides: Overrides { model: job.model.clone(), instructions: job.instructions.clone() },
             submitted_at,
             submitted_by: job.submitted_by.clone(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longhaul_engine::entry::WaitFor;
-use longhaul_engine::job::{Mismatch, Origin, Status, Totals};
+use longhaul_engine::job::{Mismatch, Origin, Priority, Status, Totals};
 use longhaul_engine::journal::{Ending, StepState};
 use longhaul_engine::{Failure, Job, JobId, JobState, Journal, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -230,6 +230,10 @@ pub struct JobView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<uuid::Uuid>)]
     pub waits_for: Option<JobId>,
+    /// Whether somebody waits for it.
+    #[serde(default, skip_serializing_if = "Priority::is_normal")]
+    #[schema(schema_with = schemas::priority)]
+    pub priority: Priority,
     /// Tokens used so far.
     pub usage: Usage,
     /// Steps that have an outcome.
@@ -309,6 +313,7 @@ impl JobView {
             labels: order.labels.clone(),
             thread: order.thread.as_ref().map(|thread| thread.id.to_string()),
             waits_for: None,
+            priority: order.priority,
             usage: job.progress.totals.usage.into(),
             steps: job.progress.totals.steps,
             budget: order.budget.into(),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use longhaul_engine::entry::Edit;
 use longhaul_engine::ids::IdError;
-use longhaul_engine::job::Order;
+use longhaul_engine::job::{Order, Priority};
 use longhaul_engine::limits::{LABEL_LENGTH_MAX, LABELS_MAX, WEBHOOK_EVENTS_MAX};
 use longhaul_engine::thread::{OnBusy, Thread};
 use longhaul_engine::{AgentRef, JobId, Seq, TenantId, Timestamp, budget};
@@ -111,6 +111,11 @@ pub struct SubmitRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(schema_with = schemas::on_busy)]
     pub on_busy: Option<OnBusy>,
+    /// Whether somebody waits for the job: `interactive` jobs stand beside their tenant's other jobs in the queue, not behind
+    /// them. Its child jobs have it as well.
+    #[serde(default, skip_serializing_if = "Priority::is_normal")]
+    #[schema(schema_with = schemas::priority)]
+    pub priority: Priority,
 }
 
 fn empty_object() -> Value {
@@ -161,6 +166,7 @@ impl SubmitRequest {
             webhook_events: self.webhook_events.iter().map(|kind| kind.as_str().to_owned()).collect(),
             labels: self.labels.clone(),
             thread: self.thread()?,
+            priority: self.priority,
             origin: Default::default(),
             overrides: Default::default(),
             parent: None,

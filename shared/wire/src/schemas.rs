@@ -1,6 +1,6 @@
 //! OpenAPI schemas of types that the engine owns: taken from the engine's own lists, so that they cannot drift.
 
-use longhaul_engine::job::Status;
+use longhaul_engine::job::{Priority, Status};
 use longhaul_engine::thread::OnBusy;
 use utoipa::openapi::KnownFormat;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
@@ -41,6 +41,17 @@ pub(crate) fn on_busy() -> Schema {
         .description(Some(
             "What happens where another job of the thread has not ended: `enqueue` (without it) waits for the turn, `reject` \
              refuses the submission, `interrupt` cancels all that is in front of it.",
+        ))
+        .into()
+}
+
+/// Whether somebody waits for a job.
+pub(crate) fn priority() -> Schema {
+    text()
+        .enum_values(Some(Priority::ALL.map(|priority| serde_json::to_value(priority).unwrap_or_default())))
+        .description(Some(
+            "Whether somebody waits for the job: `interactive` jobs stand beside their tenant's other jobs in the queue, not \
+             behind them; `normal` without it. Child jobs have that of their parent.",
         ))
         .into()
 }

@@ -148,6 +148,7 @@ fn job(state: JobState) -> Job {
         origin: Default::default(),
         thread: None,
         overrides: Default::default(),
+        priority: Default::default(),
         traceparent: None,
         submitted_at: at(0),
         submitted_by: "user-1".into(),

@@ -196,6 +196,7 @@ pub(crate) fn order(tenant: &str, agent: &str, input: Value) -> Order {
         origin: Default::default(),
         thread: None,
         overrides: Default::default(),
+        priority: Default::default(),
         traceparent: None,
         submitted_at: now(),
         submitted_by: "ada".to_owned(),

@@ -19,6 +19,7 @@ mod faulty;
 mod front;
 mod fuzz;
 mod ground;
+mod priority;
 mod pushes;
 mod queue_faults;
 mod schedules;

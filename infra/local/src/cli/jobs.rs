@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use longhaul_engine::job::Priority;
 use longhaul_engine::thread::OnBusy;
 use longhaul_wire::JobView;
 use longhaul_wire::jobs::{DeadLetterList, TakenIn};
@@ -274,6 +275,11 @@ pub(super) struct Replay {
 pub(super) fn on_busy(text: &str) -> Result<OnBusy, String> {
     serde_json::from_value(Value::String(text.to_owned()))
         .map_err(|_| "must be enqueue, reject or interrupt".to_owned())
+}
+
+/// Reads whether somebody waits for a job.
+pub(super) fn priority(text: &str) -> Result<Priority, String> {
+    serde_json::from_value(Value::String(text.to_owned())).map_err(|_| "must be normal or interactive".to_owned())
 }
 
 /// Reads a label.

@@ -31,6 +31,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use longhaul_engine::TenantId;
+use longhaul_engine::job::Priority;
 use longhaul_engine::thread::OnBusy;
 
 pub use error::CliError;
@@ -147,6 +148,9 @@ enum Command {
         /// Where another job of the thread has not ended: enqueue, reject or interrupt.
         #[arg(long, value_name = "WORD", requires = "thread", value_parser = jobs::on_busy)]
         on_busy: Option<OnBusy>,
+        /// Whether somebody waits for it: normal, or interactive for one that stands behind none of the tenant's other jobs.
+        #[arg(long, value_name = "WORD", default_value = "normal", value_parser = jobs::priority)]
+        priority: Priority,
         #[command(flatten)]
         budget: jobs::BudgetArguments,
         #[command(flatten)]

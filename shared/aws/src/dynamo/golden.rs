@@ -17,7 +17,7 @@ use longhaul_engine::budget::Budget;
 use longhaul_engine::entry::{Branch, Edit, StepId, StepKind, WaitEnd, WaitFor};
 use longhaul_engine::erasure::{Erased, Stage};
 use longhaul_engine::fork::Fork;
-use longhaul_engine::job::{Imported, Lease, Mismatch, Order, Origin, Overrides, Parent, Progress, Totals, Usage};
+use longhaul_engine::job::{Imported, Lease, Mismatch, Order, Origin, Overrides, Parent, Priority, Progress, Totals, Usage};
 use longhaul_engine::thread::{Line, LineWrite, OnBusy, Place, Thread};
 use longhaul_engine::{
     AgentRef, Batch, Entry, Epoch, Erasure, ErasureId, ErrorClass, Failure, Job, JobId, JobState, Nonce, Seq,
@@ -104,6 +104,7 @@ fn job(state: JobState, due: Option<Timestamp>) -> Job {
         origin: Default::default(),
         thread: None,
         overrides: Default::default(),
+        priority: Default::default(),
         traceparent: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         submitted_at: NOW,
         submitted_by: "ada".to_owned(),
@@ -429,6 +430,14 @@ fn messages() {
         failure: failure(),
         failed_at: LATER,
     };
+    let mut interactive = job(JobState::Pending, Some(LATER));
+    interactive.order.priority = Priority::Interactive;
+    let input = StoredInput::Inline(interactive.order.input.to_string());
+    holds("job-interactive", &shape(&job_item::encode(&interactive, input).unwrap()));
+    assert_eq!(job_item::decode(&item("job-interactive")).unwrap().job, interactive);
+    let body = continuation_body(&Continuation::of(&interactive.order)).unwrap();
+    holds("message-interactive", &serde_json::from_str(&body).unwrap());
+
     let body = dead_letter_body(&job(JobState::Failed, None), dead_letter.clone()).unwrap();
     holds("message-dead-letter", &serde_json::from_str(&body).unwrap());
     let expected = Incoming { continuation: Continuation::job(reference()), redriven: Some(dead_letter) };

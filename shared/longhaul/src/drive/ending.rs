@@ -218,7 +218,7 @@ impl<S: Store> Invocation<'_, S> {
     /// Gives the job back so that another invocation goes on at once.
     pub(super) async fn release(&self, holding: &mut Holding, at: &At) -> Result<Handled, DriveError> {
         if self.write_as_holder(holding, |held| held.release(fresh_nonce(), at)).await? {
-            self.store.send(&Continuation::job(holding.reference.clone()), Duration::ZERO).await?;
+            self.store.send(&Continuation::of(&holding.order), Duration::ZERO).await?;
         }
         Ok(Handled::Acknowledge)
     }
@@ -252,7 +252,7 @@ impl<S: Store> Invocation<'_, S> {
         match self.store.write_job(&holding.reference, &write).await? {
             Write::Written { .. } => {
                 if let Some(delay) = wait::come_back(now, until).message_delay {
-                    self.store.send(&Continuation::job(holding.reference.clone()), delay).await?;
+                    self.store.send(&Continuation::of(&holding.order), delay).await?;
                 }
                 Ok(Some(Handled::Acknowledge))
             }

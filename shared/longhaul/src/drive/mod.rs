@@ -154,7 +154,10 @@ impl<'a, S: Store> Invocation<'a, S> {
             Holder::Dead | Holder::Unknown => {
                 // Each becomes a continuation of its own, so that they spread over workers.
                 for job in jobs {
-                    self.store.send(&Continuation::job(job.clone()), Duration::ZERO).await?;
+                    // One that cannot be read is called up as any other.
+                    let found = self.store.job(job).await.ok().flatten();
+                    let called = found.map_or_else(|| Continuation::job(job.clone()), |job| Continuation::of(&job.order));
+                    self.store.send(&called, Duration::ZERO).await?;
                 }
             }
         }

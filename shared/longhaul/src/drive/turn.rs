@@ -114,7 +114,7 @@ impl<S: Store> Invocation<'_, S> {
         if self.write_as_holder(holding, |held| held.stand_in_line(fresh_nonce(), &at)).await?
             && self.has_turn(&holding.order, journal).await?
         {
-            self.store.send(&Continuation::job(holding.reference.clone()), std::time::Duration::ZERO).await?;
+            self.store.send(&Continuation::of(&holding.order), std::time::Duration::ZERO).await?;
         }
         Ok(Handled::Acknowledge)
     }
