@@ -95,7 +95,7 @@ impl Workshop {
             origin: Default::default(),
             thread: None,
             overrides: Default::default(),
-        priority: Default::default(),
+            priority: Default::default(),
             traceparent: None,
             submitted_at: self.clock.now(),
             submitted_by: "ada".to_owned(),

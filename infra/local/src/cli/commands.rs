@@ -29,11 +29,9 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
             let input = research_input(&topic, corpus, sources)?;
             submit_and_watch(&place, &submission("research".to_owned(), input), None, false, output).await
         }
-        Command::Run { agent, input, idempotency_key, detach, labels, webhook, thread, on_busy, priority, budget, output } => {
-            let input = json_argument("--input", &input)?;
-            let (labels, budget) = (labels.into_iter().collect(), budget.budget());
-            let request = SubmitRequest { labels, budget, webhook, thread, on_busy, priority, ..submission(agent, input) };
-            submit_and_watch(&place, &request, idempotency_key.as_deref(), detach, output).await
+        Command::Run(run) => {
+            let (key, detach, output) = (run.idempotency_key.clone(), run.detach, run.output);
+            submit_and_watch(&place, &run.request()?, key.as_deref(), detach, output).await
         }
         Command::Watch { id, after, plain, output } => {
             let connected = place.connect().await?;

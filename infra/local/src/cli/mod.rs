@@ -16,6 +16,7 @@ mod jobs;
 mod login;
 mod output;
 mod progress;
+mod run;
 mod schedules;
 mod screen;
 mod soak;
@@ -31,8 +32,6 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use longhaul_engine::TenantId;
-use longhaul_engine::job::Priority;
-use longhaul_engine::thread::OnBusy;
 
 pub use error::CliError;
 
@@ -124,38 +123,7 @@ enum Command {
         output: Output,
     },
     /// Run any agent and watch it.
-    Run {
-        /// The agent, by name or name@version.
-        agent: String,
-        /// Its input: JSON, or @FILE.
-        #[arg(long, value_name = "JSON|@FILE", default_value = "{}")]
-        input: String,
-        /// Submit under this key: the same key is the same job.
-        #[arg(long, value_name = "KEY")]
-        idempotency_key: Option<String>,
-        /// Print the job's id and leave it running. Needs a stack that goes on (`longhaul up`) or a deployment.
-        #[arg(long)]
-        detach: bool,
-        /// A mark of your own, NAME=VALUE; may be given again.
-        #[arg(long = "label", value_name = "NAME=VALUE", value_parser = jobs::label)]
-        labels: Vec<(String, String)>,
-        /// Where to report the job's end.
-        #[arg(long, value_name = "URL")]
-        webhook: Option<String>,
-        /// Its thread: jobs of one thread run one after another.
-        #[arg(long, value_name = "THREAD")]
-        thread: Option<String>,
-        /// Where another job of the thread has not ended: enqueue, reject or interrupt.
-        #[arg(long, value_name = "WORD", requires = "thread", value_parser = jobs::on_busy)]
-        on_busy: Option<OnBusy>,
-        /// Whether somebody waits for it: normal, or interactive for one that stands behind none of the tenant's other jobs.
-        #[arg(long, value_name = "WORD", default_value = "normal", value_parser = jobs::priority)]
-        priority: Priority,
-        #[command(flatten)]
-        budget: jobs::BudgetArguments,
-        #[command(flatten)]
-        output: Output,
-    },
+    Run(Box<run::Run>),
     /// Watch a job, from its beginning, until it ends: a live view in a terminal, lines elsewhere.
     Watch {
         /// The job's id.

@@ -17,7 +17,9 @@ use longhaul_engine::budget::Budget;
 use longhaul_engine::entry::{Branch, Edit, StepId, StepKind, WaitEnd, WaitFor};
 use longhaul_engine::erasure::{Erased, Stage};
 use longhaul_engine::fork::Fork;
-use longhaul_engine::job::{Imported, Lease, Mismatch, Order, Origin, Overrides, Parent, Priority, Progress, Totals, Usage};
+use longhaul_engine::job::{
+    Imported, Lease, Mismatch, Order, Origin, Overrides, Parent, Priority, Progress, Totals, Usage,
+};
 use longhaul_engine::thread::{Line, LineWrite, OnBusy, Place, Thread};
 use longhaul_engine::{
     AgentRef, Batch, Entry, Epoch, Erasure, ErasureId, ErrorClass, Failure, Job, JobId, JobState, Nonce, Seq,

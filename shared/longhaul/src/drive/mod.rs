@@ -156,7 +156,8 @@ impl<'a, S: Store> Invocation<'a, S> {
                 for job in jobs {
                     // One that cannot be read is called up as any other.
                     let found = self.store.job(job).await.ok().flatten();
-                    let called = found.map_or_else(|| Continuation::job(job.clone()), |job| Continuation::of(&job.order));
+                    let called =
+                        found.map_or_else(|| Continuation::job(job.clone()), |job| Continuation::of(&job.order));
                     self.store.send(&called, Duration::ZERO).await?;
                 }
             }
