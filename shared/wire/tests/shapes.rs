@@ -16,8 +16,8 @@ use longhaul_engine::erasure::{Erased, Stage};
 use longhaul_engine::ids::Nonce;
 use longhaul_engine::job::{JobState, Mismatch, Order, Parent, Status};
 use longhaul_engine::{
-    AgentRef, Batch, Entry, Erasure, ErasureId, ErrorClass, Failure, Job, JobId, Journal, Seq, StepKey, StepKind,
-    Timestamp, Usage,
+    AgentRef, Batch, Entry, Epoch, Erasure, ErasureId, ErrorClass, Failure, Job, JobId, Journal, Seq, StepKey,
+    StepKind, Timestamp, Usage,
 };
 use longhaul_wire::erasures::{ErasureList, ErasureView};
 use longhaul_wire::events::{EventList, EventType};
@@ -74,12 +74,7 @@ fn entries() -> Vec<Entry> {
     };
     let by = || "user-1".to_owned();
     vec![
-        Entry::Claimed {
-            epoch: longhaul_engine::Epoch(1),
-            session: "session-1".parse().unwrap(),
-            takeover: false,
-            beside: 0,
-        },
+        Entry::Claimed { epoch: Epoch(1), session: "session-1".parse().unwrap(), takeover: false, beside: 0 },
         read(step(0, "plan", StepKind::Step)),
         read(branch),
         Entry::StepStarted { id: step(1, "publish", StepKind::EffectOnce) },
