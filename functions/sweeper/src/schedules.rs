@@ -11,7 +11,7 @@ use longhaul::engine::ids::ScheduleName;
 use longhaul::engine::schedule::{Firing, decide};
 use longhaul::engine::{JobId, TenantId, Timestamp, limits};
 use longhaul::outside::{self, OutsideError, fresh_nonce};
-use longhaul::store::StoreError;
+use longhaul::store::{JobRef, Store, StoreError};
 use longhaul_aws::AwsStore;
 use longhaul_aws::dynamo::Schedule;
 use longhaul_aws::telemetry::chain;
@@ -22,6 +22,9 @@ use serde::Serialize;
 const SCHEDULES_AT_ONCE: usize = 16;
 /// How often what came of a firing is written beside others who write the schedule.
 const SETTLE_TRIES_MAX: u32 = 4;
+
+/// When a schedule is looked at again that only a later version can read.
+const UNREADABLE_AGAIN: Duration = Duration::from_secs(3_600);
 
 /// What the schedules of one sweep came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -83,16 +86,23 @@ async fn look_after(
     // The index may lag; the item decides.
     let Some(schedule) = store.schedule(tenant, name).await? else { return Ok(None) };
     let Some(due) = schedule.next.filter(|next| schedule.again.unwrap_or(*next) <= now) else { return Ok(None) };
-    let request: ScheduleRequest = serde_json::from_str(&schedule.request)
-        .map_err(|error| StoreError::Corrupt { what: format!("the schedule {name}"), detail: error.to_string() })?;
-    let after = match request.timetable() {
-        Ok(timetable) => {
+    let request: Result<ScheduleRequest, _> = serde_json::from_str(&schedule.request);
+    let after = match request.as_ref().map(ScheduleRequest::timetable) {
+        Ok(Ok(timetable)) => {
             let Some(firing) = decide(&timetable, due, now) else { return Ok(None) };
-            after(submit(store, &schedule, &request, firing.time, now).await?, firing, due, now)
+            let Ok(request) = &request else { return Ok(None) };
+            after(submit(store, &schedule, request, firing.time, now).await?, firing, due, now)
         }
         // It was readable when it was saved: the database of time zones has changed. Its owner must look.
-        Err(error) => {
+        Ok(Err(error)) => {
             After { next: None, again: None, last: FiringView::new(due, now, Err(format!("its timetable {error}"))) }
+        }
+        // A later version has saved it. It waits for that one, and stands in nobody's way.
+        Err(error) => {
+            tracing::error!(%tenant, schedule = %name, %error, "a schedule cannot be read by this version");
+            let why = format!("it cannot be read by this version: {error}; it is tried again");
+            let again = Some(now.plus(UNREADABLE_AGAIN));
+            After { next: Some(due), again, last: FiringView::new(due, now, Err(why)) }
         }
     };
     let last = after.last.clone();
@@ -130,10 +140,12 @@ async fn submit(
         Ok(order) => order,
         Err(refused) => return Ok(Came::Refused(refused)),
     };
-    if let Some(later) = charge(store, tenant, now).await? {
-        return Ok(later);
-    }
     let id = order.id;
+    if let Some(later) = charge(store, tenant, now).await? {
+        // It may be there: whoever submitted it died before the schedule said so.
+        let reference = JobRef { tenant: tenant.clone(), job: id };
+        return Ok(if store.job(&reference).await?.is_some() { Came::Job(id) } else { later });
+    }
     match outside::submit(store, order).await {
         // Another order under its id: its owner has changed the schedule since it fired for this time.
         Ok(_) | Err(OutsideError::OtherRequest) => Ok(Came::Job(id)),
@@ -167,7 +179,7 @@ async fn settle(store: &AwsStore, schedule: Schedule, after: After) -> Result<()
     let last = serde_json::to_string(&after.last)
         .map_err(|error| StoreError::Unavailable { action: "writing a firing as JSON", source: error.into() })?;
     let (tenant, name) = (schedule.tenant.clone(), schedule.name.clone());
-    let mut seen = schedule.mark;
+    let (due, mut seen) = (schedule.next, schedule.mark);
     let mut written =
         Schedule { next: after.next, again: after.again, last: Some(last.clone()), mark: fresh_nonce(), ..schedule };
     for _ in 0..SETTLE_TRIES_MAX {
@@ -176,12 +188,18 @@ async fn settle(store: &AwsStore, schedule: Schedule, after: After) -> Result<()
         }
         let Some(found) = store.schedule(&tenant, &name).await? else { return Ok(()) };
         let told = found.last.as_deref().and_then(|last| serde_json::from_str::<FiringView>(last).ok());
-        // Times of one form, so that they sort as texts. Another sweeper's word on the same time is as good as ours.
-        if told.is_some_and(|told| told.time >= after.last.time) {
+        // Times of one form, so that they sort as texts. Another sweeper's word on the same time is as good as ours, but for
+        // one that had no job.
+        let is_told = |told: FiringView| {
+            told.time > after.last.time
+                || (told.time == after.last.time && (told.job.is_some() || after.last.job.is_none()))
+        };
+        if told.is_some_and(is_told) {
             return Ok(());
         }
+        let (next, again) = if found.next == due { (after.next, after.again) } else { (found.next, found.again) };
         seen = found.mark;
-        written = Schedule { last: Some(last.clone()), mark: fresh_nonce(), ..found };
+        written = Schedule { next, again, last: Some(last.clone()), mark: fresh_nonce(), ..found };
     }
     tracing::warn!(%tenant, schedule = %name, "a schedule fired and does not show it: others wrote it at the same time");
     Ok(())

@@ -51,7 +51,7 @@ export function httpApi(scope: Construct, context: ApisContext, api: lambda.IFun
     protocolType: 'HTTP',
     corsConfiguration: settings.allowedOrigins.length === 0 ? undefined : {
       allowOrigins: settings.allowedOrigins,
-      allowMethods: ['GET', 'POST'],
+      allowMethods: ['GET', 'POST', 'PUT', 'DELETE'],
       allowHeaders: ['authorization', 'content-type', 'idempotency-key', 'prefer', 'traceparent'],
       exposeHeaders: ['location', 'retry-after', 'x-request-id'],
       maxAge: 600,

@@ -129,7 +129,11 @@ where
                     return ended;
                 }
                 own.ended();
-                next_at = Instant::now().checked_add(PAUSE).unwrap_or(next_at);
+                // A pause that is under way is not made longer: somebody must come after those who fail.
+                let now = Instant::now();
+                if next_at <= now {
+                    next_at = now.checked_add(PAUSE).unwrap_or(next_at);
+                }
                 if let Err(error) = ended {
                     tracing::warn!(%error, pollers = polling.len(), "a poller failed; the others go on");
                 }

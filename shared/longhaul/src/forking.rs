@@ -56,12 +56,21 @@ pub struct Forked {
 /// [`OutsideError::NoJob`], [`OutsideError::NoPosition`], [`OutsideError::Repeats`] when an effect that may happen once
 /// only would happen again, [`OutsideError::OtherRequest`] when the id is taken by a different order; store errors.
 pub async fn fork<S: Store>(store: &S, source: &JobRef, asked: ForkOrder) -> Result<Forked, OutsideError> {
+    match Box::pin(fork_once(store, source, &asked)).await {
+        // The same request may have come a moment earlier, and the other job gone on between the two: this time its place
+        // is found.
+        Err(OutsideError::OtherRequest) => Box::pin(fork_once(store, source, &asked)).await,
+        answered => answered,
+    }
+}
+
+async fn fork_once<S: Store>(store: &S, source: &JobRef, asked: &ForkOrder) -> Result<Forked, OutsideError> {
     let found = store.job(source).await?.ok_or(OutsideError::NoJob)?;
     let batches = store.journal(source.job, Seq::FIRST).await?;
     let journal = Journal::read(batches.iter().cloned())?;
     let made = Box::pin(made(store, source, asked.id)).await?;
     let known = made.as_ref().map(|(known, _)| known);
-    let fork = place(source, &asked, known, &batches, &journal)?;
+    let fork = place(source, asked, known, &batches, &journal)?;
     let kept = fork::kept(&batches, &fork)?;
     let repeats = fork::repeats(&batches, &kept);
     // A fork that is there has been allowed, whatever the other job has done since: a repeated request is answered with it.
@@ -71,11 +80,11 @@ pub async fn fork<S: Store>(store: &S, source: &JobRef, asked: ForkOrder) -> Res
             return Err(OutsideError::Repeats { effects: once });
         }
     }
-    let mut wanted = order(journal.edited(&found.order), &fork, &asked);
+    let mut wanted = order(journal.edited(&found.order), &fork, asked);
     if let Some((_, made)) = made.filter(|(known, made)| *known == fork && !made.asks_the_same(&wanted)) {
         wanted = earlier(&found, &batches)?
             .into_iter()
-            .map(|source| order(source, &fork, &asked))
+            .map(|source| order(source, &fork, asked))
             .find(|earlier| made.asks_the_same(earlier))
             .unwrap_or(wanted);
     }

@@ -82,8 +82,9 @@ pub(super) async fn put(
     called.0.require(Scope::Write)?;
     service.refuse_while_erasing(&called.0.tenant).await?;
     let (tenant, name) = (&called.0.tenant, named(&name)?);
-    if body.len() > SCHEDULE_BYTES_MAX {
-        return Err(Problem::BodyTooLarge { bytes_max: SCHEDULE_BYTES_MAX }.into());
+    let bytes_max = service.store().config().tenant_limits.of(tenant).body_bytes.min(SCHEDULE_BYTES_MAX);
+    if body.len() > bytes_max {
+        return Err(Problem::BodyTooLarge { bytes_max }.into());
     }
     let mut request: ScheduleRequest = parse(&body)?;
     let next = request.check(now())?;
@@ -119,7 +120,7 @@ async fn save(
             tenant: tenant.clone(),
             name: name.clone(),
             request: text.clone(),
-            next: kept.map_or(Some(next), |kept| kept.next).filter(|_| !request.paused),
+            next: kept.and_then(|kept| kept.next).or(Some(next)).filter(|_| !request.paused),
             again: kept.and_then(|kept| kept.again),
             last: found.as_ref().and_then(|found| found.last.clone()),
             changed_at: now(),
@@ -139,7 +140,7 @@ fn comes_at_the_same_times(found: &Schedule, request: &ScheduleRequest) -> bool 
         .is_ok_and(|stands| !stands.paused && (&stands.cron, &stands.time_zone) == (&request.cron, &request.time_zone))
 }
 
-/// Removes a schedule. The jobs that it has submitted stay.
+/// Removes a schedule. The jobs that it has submitted stay. The token needs `jobs:read` as well, since the answer shows it.
 #[utoipa::path(
     delete, path = "/v1/schedules/{name}", tag = "schedules", operation_id = "deleteSchedule",
     params(("name" = String, Path, description = "The schedule")),
@@ -154,6 +155,7 @@ pub(super) async fn delete(
     Path(name): Path<String>,
 ) -> Result<Response, Refused> {
     called.0.require(Scope::Write)?;
+    called.0.require(Scope::Read)?;
     let removed = service.store().remove_schedule(&called.0.tenant, &named(&name)?).await?;
     let removed = removed.ok_or(Problem::NoSuchSchedule { schedule: name })?;
     tracing::info!(tenant = %called.0.tenant, schedule = %removed.name, "a schedule was removed");

@@ -57,10 +57,7 @@ impl Asking {
             }
             match self.more().await {
                 Ok(()) => {}
-                // What is refused is refused again.
-                Err(error @ (CliError::Refused { .. } | CliError::NotLoggedIn { .. } | CliError::Login { .. })) => {
-                    return Err(error);
-                }
+                Err(error) if is_said_again(&error) => return Err(error),
                 Err(error) => {
                     self.failures = self.failures.saturating_add(1);
                     if self.failures >= FAILURES_MAX {
@@ -78,8 +75,12 @@ impl Asking {
         if let Some(stream) = &mut self.stream {
             match stream.next().await {
                 Some(data) => {
-                    self.fruitless = false;
-                    self.ready.extend(serde_json::from_str::<Event>(&data));
+                    (self.fruitless, self.failures) = (false, 0);
+                    match serde_json::from_str(&data) {
+                        Ok(event) => self.ready.push_back(event),
+                        // Pages say what is wrong with it.
+                        Err(_) => (self.stream, self.streams) = (None, None),
+                    }
                 }
                 // It has ended, with its job or after a while.
                 None => self.stream = None,
@@ -88,7 +89,12 @@ impl Asking {
         }
         let fruitless = std::mem::take(&mut self.fruitless);
         if let Some(at) = self.streams.clone().filter(|_| !fruitless) {
-            match self.client.open_events(&at, self.job, self.last).await? {
+            let opened = match self.client.open_events(&at, self.job, self.last).await {
+                // Who lets the API through may not let another address through.
+                Err(_) if at != self.client.url() => Opened::Elsewhere(None),
+                opened => opened?,
+            };
+            match opened {
                 Opened::Stream(stream) => {
                     (self.stream, self.fruitless) = (Some(stream), true);
                     return Ok(());
@@ -105,11 +111,20 @@ impl Asking {
             }
         }
         let page = self.client.events(self.job, self.last).await?;
+        self.failures = 0;
         if page.ended && page.events.is_empty() {
             sleep(ENDED_WAIT).await;
         }
         self.ready.extend(page.events);
         Ok(())
+    }
+}
+
+/// Whether what was refused is refused again, unlike what has no room now or is broken for a moment.
+fn is_said_again(error: &CliError) -> bool {
+    match error {
+        CliError::Refused { problem, .. } => problem.status < 500 && problem.status != 429,
+        error => matches!(error, CliError::NotLoggedIn { .. } | CliError::Login { .. }),
     }
 }
 
@@ -137,6 +152,12 @@ mod tests {
         Stream,
         /// At another address.
         StreamElsewhere,
+        /// At another address, which the network does not let through.
+        StreamNowhere,
+        /// As a stream of what this program does not know, and when it is asked.
+        Riddles,
+        /// When it is asked; the first answer is that there is no room.
+        AnswersLate,
         /// When it is asked.
         Answers,
     }
@@ -169,10 +190,14 @@ mod tests {
             it.asked.lock().unwrap().push(format!("stream {after}"));
             return match it.gives {
                 Gives::Stream => stream_behind(after),
-                Gives::StreamElsewhere | Gives::Answers => {
+                Gives::Riddles => ([(header::CONTENT_TYPE, "text/event-stream")], "data: {}\n\n").into_response(),
+                Gives::StreamElsewhere | Gives::StreamNowhere | Gives::Answers | Gives::AnswersLate => {
                     let mut problem = json!({"type": "urn:longhaul:problem:no-stream-here", "title": "x", "status": 406, "detail": "x"});
-                    if it.gives == Gives::StreamElsewhere {
-                        problem["streams"] = json!(it.elsewhere);
+                    match it.gives {
+                        Gives::StreamElsewhere => problem["streams"] = json!(it.elsewhere),
+                        // Nobody listens there: it is the port of discarded words.
+                        Gives::StreamNowhere => problem["streams"] = json!("http://127.0.0.1:9"),
+                        _ => {}
                     }
                     (StatusCode::NOT_ACCEPTABLE, Json(problem)).into_response()
                 }
@@ -180,7 +205,15 @@ mod tests {
         }
         let query = request.uri().query().unwrap_or_default().to_owned();
         let after: u64 = query.strip_prefix("after=").unwrap().split('&').next().unwrap().parse().unwrap();
-        it.asked.lock().unwrap().push(format!("page {after}"));
+        let is_first = {
+            let mut asked = it.asked.lock().unwrap();
+            asked.push(format!("page {after}"));
+            asked.iter().filter(|asked| asked.starts_with("page")).count() == 1
+        };
+        if it.gives == Gives::AnswersLate && is_first {
+            let problem = json!({"type": "urn:longhaul:problem:throttled", "title": "x", "status": 429, "detail": "x"});
+            return (StatusCode::TOO_MANY_REQUESTS, Json(problem)).into_response();
+        }
         Json(json!({"events": [event(after + 1)], "next": after + 1, "ended": false})).into_response()
     }
 
@@ -199,7 +232,10 @@ mod tests {
         for (gives, there, here) in [
             (Gives::Stream, &[][..], &["stream 0", "stream 1", "stream 2"][..]),
             (Gives::StreamElsewhere, &["stream 1", "stream 2"], &["stream 0", "page 0"]),
+            (Gives::StreamNowhere, &[], &["stream 0", "page 0", "page 1", "page 2"]),
+            (Gives::Riddles, &[], &["stream 0", "page 0", "page 1", "page 2"]),
             (Gives::Answers, &[], &["stream 0", "page 0", "page 1", "page 2"]),
+            (Gives::AnswersLate, &[], &["stream 0", "page 0", "page 0", "page 1", "page 2"]),
         ] {
             let (streams, asked_there) = serve(Gives::Stream, "").await;
             let (api, asked_here) = serve(gives, &streams).await;

@@ -9,7 +9,7 @@ use longhaul_engine::JobId;
 use longhaul_wire::Event;
 use longhaul_wire::socket::{ClientMessage, DeltaBody, ServerMessage};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
@@ -20,6 +20,8 @@ use super::client::Client;
 /// First and longest wait before connecting again.
 const RECONNECT_FIRST: Duration = Duration::from_millis(200);
 const RECONNECT_LONGEST: Duration = Duration::from_secs(5);
+/// How long one attempt may take: what lets nothing through often says nothing either.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Attempts in a row after which the stack is taken for gone.
 const RECONNECTS_MAX: u32 = 20;
 /// Attempts after which a WebSocket that was never there is taken for one that does not get through.
@@ -131,7 +133,8 @@ impl Follow {
             // Anew at each try: what was refused may have expired.
             let token = tokens.get().await?;
             let query = url::form_urlencoded::Serializer::new(String::new()).append_pair("token", &token).finish();
-            match connect_async(format!("{url}?{query}")).await {
+            let connecting = timeout(CONNECT_MAX, connect_async(format!("{url}?{query}"))).await;
+            match connecting.unwrap_or_else(|_| Err(SocketError::Io(std::io::ErrorKind::TimedOut.into()))) {
                 Ok((socket, _)) => break socket,
                 Err(source) => {
                     tries = tries.saturating_add(1);

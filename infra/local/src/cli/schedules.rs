@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use longhaul_engine::job::Priority;
 use longhaul_engine::thread::OnBusy;
 use longhaul_wire::requests::SubmitRequest;
 use longhaul_wire::schedules::{ScheduleRequest, ScheduleView};
@@ -84,6 +85,9 @@ pub(super) struct Put {
     /// Where another job of the thread has not ended: enqueue, reject or interrupt.
     #[arg(long, value_name = "WORD", requires = "thread", value_parser = jobs::on_busy)]
     on_busy: Option<OnBusy>,
+    /// Whether somebody waits for them: normal or interactive.
+    #[arg(long, value_name = "WORD", default_value = "normal", value_parser = jobs::priority)]
+    priority: Priority,
     #[command(flatten)]
     budget: jobs::BudgetArguments,
     #[command(flatten)]
@@ -98,6 +102,7 @@ impl Put {
             webhook: self.webhook,
             thread: self.thread,
             on_busy: self.on_busy,
+            priority: self.priority,
             ..submission(self.agent, json_argument("--input", &self.input)?)
         };
         Ok(ScheduleRequest { cron: self.cron, time_zone: self.time_zone, paused: self.paused, job })

@@ -4,8 +4,6 @@
 //! everything else in the partition, and it fires no more. What it submits is JSON text here: this room keeps it and does
 //! not look inside.
 
-use aws_sdk_dynamodb::operation::put_item::PutItemError;
-use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use longhaul::store::StoreError;
 use longhaul_engine::ids::{Nonce, ScheduleName};
 use longhaul_engine::{TenantId, Timestamp, limits};
@@ -13,7 +11,7 @@ use longhaul_engine::{TenantId, Timestamp, limits};
 use super::attributes::{Item, Reader, mark, number, text, time};
 use super::keys::{PK, SCHEDULE_PREFIX, SCHEDULE_SHARD, SK, key, schedule_sort, tenant_partition};
 use super::table::{DUE_AT, DUE_INDEX, DUE_SHARD, TENANT};
-use super::{AwsStore, refused, unavailable};
+use super::{AwsStore, unavailable};
 
 /// A schedule as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,27 +78,11 @@ impl AwsStore {
     /// # Errors
     /// Store errors.
     pub async fn write_schedule(&self, schedule: &Schedule, seen: Option<Nonce>) -> Result<bool, StoreError> {
-        let put = self
-            .dynamodb()
-            .put_item()
-            .table_name(self.table())
-            .set_item(Some(encode(schedule)))
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        let put = match seen {
-            None => put.condition_expression("attribute_not_exists(PK)"),
-            Some(seen) => {
-                put.condition_expression("last_write = :seen").expression_attribute_values(":seen", mark(seen))
-            }
-        };
-        let error = match Box::pin(put.send()).await {
-            Ok(_) => return Ok(true),
-            Err(error) => error,
-        };
-        let found = refused("writing a schedule", error, |error| match error {
-            PutItemError::ConditionalCheckFailedException(failed) => Some(failed.item()),
-            _ => None,
-        })?;
-        Ok(found.as_ref().map(decode).transpose()?.is_some_and(|found| found.mark == schedule.mark))
+        let (action, item) = ("writing a schedule", encode(schedule));
+        match seen {
+            None => Ok(self.put_where_none(action, item).await?.is_none()),
+            Some(seen) => self.put_over(action, item, seen).await,
+        }
     }
 
     /// Removes a schedule and gives it as it was; none where there is none. What it has submitted stays.

@@ -138,6 +138,37 @@ async fn a_repeated_request_is_answered_with_its_fork() {
     }
 }
 
+/// Of two equal requests at once, one of which is slow at any of its calls while the other job goes on, both are answered with
+/// one fork.
+#[tokio::test(start_paused = true)]
+async fn requests_at_once_are_answered_with_one_fork() {
+    for call in 1..=6 {
+        let done = Done::default();
+        let workshop = Workshop::new(Sim::faultless(), journey(&done));
+        workshop
+            .run(1, async {
+                let source = workshop.submit(workshop.order("agent", json!({}))).await;
+                let waiting = longhaul::engine::job::Status::Waiting;
+                workshop.until(&source, move |job| job.progress.state.status() == waiting).await;
+                let slow = workshop.sim.handle();
+                slow.freeze_at(call, Duration::from_secs(600));
+                let late = slow.unless_frozen(forking::fork(&slow, &source, asked(&workshop, 1, Place::LastGood)));
+                let early = async {
+                    let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+                    let (name, key) = ("go".parse().unwrap(), "s1".parse().unwrap());
+                    outside::signal(&store, &source, name, key, json!("east"), "ada".into(), now).await.unwrap();
+                    workshop.ended(&source).await;
+                    forked(&workshop, &source, asked(&workshop, 1, Place::LastGood)).await
+                };
+                let (late, early) = tokio::join!(late, early);
+                let (late, (_, early)) = (late.unwrap(), early.unwrap());
+                assert_eq!(late.accepted.job.order.origin, early.accepted.job.order.origin, "slow at call {call}");
+                assert!(late.accepted.existed != early.accepted.existed, "one of them made it, slow at call {call}");
+            })
+            .await;
+    }
+}
+
 /// For every position of a journal: the fork comes to the same end, does itself exactly what came behind the position, and
 /// the job that it was made of is not touched.
 #[tokio::test(start_paused = true)]

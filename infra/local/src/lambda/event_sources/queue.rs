@@ -115,21 +115,21 @@ impl QueueMapping {
         }
     }
 
-    /// Receives one batch; empty when nothing came.
-    async fn gather(&self) -> Result<Vec<ReceivedMessage>, SqsError> {
-        let mut batch = self.receive(self.batch_size, POLL).await?;
+    /// Receives one batch; empty when nothing came. `apart`: a message that comes again comes by itself.
+    async fn gather(&self, apart: bool) -> Result<Vec<ReceivedMessage>, SqsError> {
+        let mut batch = self.receive(self.batch_size, POLL, apart).await?;
         let until = Instant::now() + self.window;
         while !batch.is_empty() && batch.len() < self.batch_size && Instant::now() < until {
             let room = self.batch_size.saturating_sub(batch.len());
-            batch.extend(self.receive(room, until.saturating_duration_since(Instant::now())).await?);
+            batch.extend(self.receive(room, until.saturating_duration_since(Instant::now()), false).await?);
         }
         Ok(batch)
     }
 
-    async fn receive(&self, max: usize, wait: Duration) -> Result<Vec<ReceivedMessage>, SqsError> {
-        match self.redelivery {
-            Redelivery::Lifelike => self.sqs.receive(&self.queue, max, wait, None).await,
-            Redelivery::Prompt => self.sqs.receive_apart(&self.queue, max, wait).await,
+    async fn receive(&self, max: usize, wait: Duration, apart: bool) -> Result<Vec<ReceivedMessage>, SqsError> {
+        match apart {
+            true => self.sqs.receive_apart(&self.queue, max, wait).await,
+            false => self.sqs.receive(&self.queue, max, wait, None).await,
         }
     }
 
@@ -285,7 +285,9 @@ async fn next(
     let polling = async {
         let turn = Arc::clone(turns).acquire_owned().await.ok()?;
         loop {
-            match mapping.gather().await {
+            // As long as there is room: many that come again must not take the places of all others.
+            let room = turns.available_permits() > mapping.batches_at_once() / 2;
+            match mapping.gather(room && mapping.redelivery == Redelivery::Prompt).await {
                 Ok(batch) if batch.is_empty() => {}
                 Ok(batch) => return Some((turn, batch)),
                 Err(SqsError::Stopped) => return None,

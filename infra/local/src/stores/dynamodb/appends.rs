@@ -238,8 +238,9 @@ impl Leader<'_> {
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.take();
-            self.take();
+            let mut queue = lock(&self.0.queue);
+            queue.led = false;
+            queue.waiting.clear();
         }
     }
 }
