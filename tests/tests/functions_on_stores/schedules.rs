@@ -241,8 +241,13 @@ async fn one_that_cannot_be_read_holds_up_no_other() {
     let written = Schedule { request: "{}".to_owned(), mark: fresh_nonce(), ..spoiled.clone() };
     assert!(ground.store.write_schedule(&written, Some(spoiled.mark)).await.unwrap());
     let other = save(&ground, "b-second", &json!({})).await;
-    assert_eq!(fire(&ground.store, NINE).await.unwrap(), Fired { submitted: 1, refused: 0, failed: 1 });
+    assert_eq!(fire(&ground.store, NINE).await.unwrap(), Fired { submitted: 1, refused: 1, failed: 0 });
     assert_eq!(jobs(&ground).await, BTreeSet::from([of(&other, NINE)]));
+    // A later version may have saved it: it waits for that one, and says so.
+    let told = last(&ground, &spoiled).await;
+    assert!(told.error.as_deref().is_some_and(|error| error.contains("cannot be read by this version")), "{told:?}");
+    assert_eq!(stands(&ground, &spoiled).await.request, "{}");
+    assert_eq!(fire(&ground.store, NINE.plus(MINUTE)).await.unwrap(), NONE);
     assert!(fire(&ground.deaf_store().await, NINE).await.is_err());
 }
 
