@@ -32,7 +32,7 @@ pub struct StackOptions {
     /// Whether to behave as AWS does where the stack could do better: nobody sees a worker die, its messages stay
     /// invisible, the sweeper comes once a minute.
     pub lifelike: bool,
-    /// Whether each commit of the stores reaches the disk before it is answered, as [`stores::StoresConfig::durable`].
+    /// Whether each commit of the stores reaches the disk before it is answered, as [`crate::stores::StoresConfig::durable`].
     pub durable: bool,
     /// The model that answers; none: the stand-in.
     pub model: Option<ModelChoice>,
