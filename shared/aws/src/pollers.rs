@@ -196,9 +196,10 @@ mod tests {
             let number = made.get();
             made.set(number + 1);
             match *script.get(number).or(script.last()).unwrap() {
+                // And a half, so that it ends between two other pollers.
                 Does::Work(seconds) => {
                     let busy = own.busy();
-                    tokio::time::sleep(Duration::from_secs(seconds)).await;
+                    tokio::time::sleep(Duration::from_millis(seconds * 1_000 + 500)).await;
                     drop(busy);
                 }
                 Does::WorkForGood(seconds) => {
@@ -226,7 +227,7 @@ mod tests {
         // With all places taken, there is one again as soon as a place is free.
         assert_eq!(ends(2, &[Work(5), Work(7_200), Wait]).await, (None, 3));
         // The Runtime API is gone: it is asked once a second until the last invocation has come to its end.
-        assert_eq!(ends(2, &[Work(5), WaitAndBreak(0)]).await, (Some((0, 5)), 6));
+        assert_eq!(ends(2, &[Work(5), WaitAndBreak(0)]).await, (Some((0, 5)), 7));
         assert_eq!(ends(2, &[WaitAndBreak(3)]).await, (Some((0, 3)), 1));
         assert_eq!(ends(1, &[Work(2)]).await, (Some((0, 2)), 1), "one at a time, as on Lambda");
     }
