@@ -104,7 +104,9 @@ async fn look(State((usage, of)): State<(Usage, Of)>, request: Request, next: Ne
     };
     let (parts, body) = request.into_parts();
     let Ok(body) = to_bytes(body, BODY_BYTES_MAX).await else { return StatusCode::PAYLOAD_TOO_LARGE.into_response() };
-    usage.note(of_body(by, of, &action, &body));
+    for right in of_body(&by, of, &action, &body) {
+        usage.note(right);
+    }
     next.run(Request::from_parts(parts, Body::from(body))).await
 }
 
@@ -129,6 +131,14 @@ struct Asked<'a> {
     key: Option<Keyed<'a>>,
 }
 
+/// A transaction: AWS asks for the rights of its parts, and for none of its own. A part is named as its call, without `Item`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Transaction<'a> {
+    #[serde(borrow, default)]
+    transact_items: Vec<BTreeMap<Cow<'a, str>, Asked<'a>>>,
+}
+
 #[derive(Deserialize)]
 struct Keyed<'a> {
     #[serde(borrow, default, rename = "PK")]
@@ -141,9 +151,17 @@ struct Attribute<'a> {
     text: Option<Cow<'a, str>>,
 }
 
-fn of_body(by: String, of: Of, action: &str, body: &[u8]) -> Right {
-    // The service itself says what is wrong with a body that cannot be read.
-    let asked: Asked<'_> = serde_json::from_slice(body).unwrap_or_default();
+/// The rights that a call needs. The service itself says what is wrong with a body that cannot be read.
+fn of_body(by: &str, of: Of, action: &str, body: &[u8]) -> Vec<Right> {
+    if action != "TransactWriteItems" {
+        return vec![right(by, of, action, serde_json::from_slice(body).unwrap_or_default())];
+    }
+    let asked: Transaction<'_> = serde_json::from_slice(body).unwrap_or_default();
+    let parts = asked.transact_items.into_iter().flatten();
+    parts.map(|(part, asked)| right(by, of, &format!("{part}Item"), asked)).collect()
+}
+
+fn right(by: &str, of: Of, action: &str, asked: Asked<'_>) -> Right {
     let (service, of) = match of {
         Of::Sqs => {
             let queue = asked.queue_url.as_deref().and_then(|url| url.rsplit('/').next()).unwrap_or_default();
@@ -162,7 +180,7 @@ fn of_body(by: String, of: Of, action: &str, body: &[u8]) -> Right {
         true => action.strip_suffix("Batch").unwrap_or(action),
         false => action,
     };
-    Right { by, action: format!("{service}:{action}"), of, keys }
+    Right { by: by.to_owned(), action: format!("{service}:{action}"), of, keys }
 }
 
 /// The action of a call of S3, and what it is about. Keys are told by their first folder, which policies are bound to.
@@ -209,6 +227,12 @@ mod tests {
             (Of::DynamoDb, "Query", r#"{"IndexName":"due"}"#, "dynamodb:Query table/index/due -"),
             (Of::DynamoDb, "Query", "{", "dynamodb:Query table -"),
             (
+                Of::DynamoDb,
+                "TransactWriteItems",
+                r#"{"TransactItems":[{"Put":{"Item":{"PK":{"S":"JOB#1"}}}},{"Delete":{"Key":{"PK":{"S":"TENANT#a"}}}}]}"#,
+                "dynamodb:PutItem table JOB#*, dynamodb:DeleteItem table TENANT#*",
+            ),
+            (
                 Of::Sqs,
                 "SendMessage",
                 r#"{"QueueUrl":"http://h/000/longhaul-jobs","MessageBody":"x"}"#,
@@ -222,8 +246,11 @@ mod tests {
             ),
         ];
         for (of, action, body, wanted) in rows {
-            let Right { by, action, of, keys } = of_body("k".to_owned(), of, action, body.as_bytes());
-            assert_eq!(format!("{action} {of} {}", keys.as_deref().unwrap_or("-")), wanted, "{by}");
+            let rights = of_body("k", of, action, body.as_bytes());
+            let told = rights
+                .iter()
+                .map(|Right { action, of, keys, .. }| format!("{action} {of} {}", keys.as_deref().unwrap_or("-")));
+            assert_eq!(told.collect::<Vec<_>>().join(", "), wanted);
         }
     }
 
