@@ -86,17 +86,18 @@ async fn look_after(
     // The index may lag; the item decides.
     let Some(schedule) = store.schedule(tenant, name).await? else { return Ok(None) };
     let Some(due) = schedule.next.filter(|next| schedule.again.unwrap_or(*next) <= now) else { return Ok(None) };
-    let request: Result<ScheduleRequest, _> = serde_json::from_str(&schedule.request);
-    let after = match request.as_ref().map(ScheduleRequest::timetable) {
-        Ok(Ok(timetable)) => {
-            let Some(firing) = decide(&timetable, due, now) else { return Ok(None) };
-            let Ok(request) = &request else { return Ok(None) };
-            after(submit(store, &schedule, request, firing.time, now).await?, firing, due, now)
-        }
-        // It was readable when it was saved: the database of time zones has changed. Its owner must look.
-        Ok(Err(error)) => {
-            After { next: None, again: None, last: FiringView::new(due, now, Err(format!("its timetable {error}"))) }
-        }
+    let after = match serde_json::from_str::<ScheduleRequest>(&schedule.request) {
+        Ok(request) => match request.timetable() {
+            Ok(timetable) => {
+                let Some(firing) = decide(&timetable, due, now) else { return Ok(None) };
+                after(submit(store, &schedule, &request, firing.time, now).await?, firing, due, now)
+            }
+            // It was readable when it was saved: the database of time zones has changed. Its owner must look.
+            Err(error) => {
+                let why = format!("its timetable {error}");
+                After { next: None, again: None, last: FiringView::new(due, now, Err(why)) }
+            }
+        },
         // A later version has saved it. It waits for that one, and stands in nobody's way.
         Err(error) => {
             tracing::error!(%tenant, schedule = %name, %error, "a schedule cannot be read by this version");
@@ -141,10 +142,12 @@ async fn submit(
         Err(refused) => return Ok(Came::Refused(refused)),
     };
     let id = order.id;
+    // Whoever submitted it may have died before the schedule said so: then it is there, and charged.
+    if store.job(&JobRef { tenant: tenant.clone(), job: id }).await?.is_some() {
+        return Ok(Came::Job(id));
+    }
     if let Some(later) = charge(store, tenant, now).await? {
-        // It may be there: whoever submitted it died before the schedule said so.
-        let reference = JobRef { tenant: tenant.clone(), job: id };
-        return Ok(if store.job(&reference).await?.is_some() { Came::Job(id) } else { later });
+        return Ok(later);
     }
     match outside::submit(store, order).await {
         // Another order under its id: its owner has changed the schedule since it fired for this time.

@@ -132,7 +132,8 @@ mod tests {
             let event = question(headers, parameters);
             assert!(asked(&event));
             // Through the same door as every event: a question is not taken for a connection, which would be stored.
-            let answer = function().await.handle(event, u64::MAX).await.unwrap();
+            let answer =
+                function().await.handle(serde_json::value::to_raw_value(&event).unwrap(), u64::MAX).await.unwrap();
             let effect = answer.pointer("/policyDocument/Statement/0/Effect").and_then(Value::as_str);
             assert_eq!(effect, Some("Deny"), "{answer}");
         }

@@ -19,7 +19,6 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
-use aws_lambda_events::dynamodb;
 use aws_lambda_events::sqs::SqsEvent;
 use futures::{FutureExt as _, TryFutureExt as _};
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
@@ -38,9 +37,6 @@ pub use crate::authorizer::AuthorizerError;
 use crate::deliveries::Wishes;
 use crate::secrets::{SecretsOfPlace, SecretsOfSettings, SigningSecrets};
 use crate::webhook::Webhooks;
-
-/// What events of the stream are called in errors.
-const STREAM: &str = "the table's stream";
 
 /// Why the function could not begin, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +71,9 @@ pub enum EventError {
     #[error("a connection could not be decided about")]
     Authorizer(#[from] AuthorizerError),
 }
+
+/// What a record of a queue names as its source.
+const QUEUE_SOURCE: &str = "aws:sqs";
 
 /// The function: what it keeps from one invocation to the next.
 #[derive(Debug)]
@@ -124,7 +123,7 @@ async fn serve() -> Result<(), RunError> {
         let handler = service_fn(move |event: LambdaEvent<Box<RawValue>>| {
             let busy = pollers.busy();
             let LambdaEvent { payload, context } = event;
-            let handled = function.handle_text(payload, context.deadline).map_err(|error| Diagnostic {
+            let handled = function.handle(payload, context.deadline).map_err(|error| Diagnostic {
                 error_type: "EventError".to_owned(),
                 error_message: telemetry::chain(&error),
             });
@@ -160,37 +159,28 @@ impl WebSocket {
         self
     }
 
-    /// Handles an event as it came. Most are batches of the stream, and large: those are read once, into what they are.
-    async fn handle_text(&self, event: Box<RawValue>, deadline_ms: u64) -> Result<Value, EventError> {
-        if !of_stream(event.get()) {
-            let event = serde_json::from_str(event.get());
-            let event = event.map_err(|source| EventError::Malformed { side: "anybody", source })?;
-            return self.handle(event, deadline_ms).await;
-        }
-        let batch = serde_json::from_str::<dynamodb::Event>(event.get());
-        let batch = batch.map_err(|source| EventError::Malformed { side: STREAM, source })?;
-        drop(event);
-        let time = Time { clock: Clock::of_machine(), deadline: Timestamp::from_millis(deadline_ms) };
-        let answer = Box::pin(self.stream_batch(batch, time)).await;
-        serde_json::to_value(answer).map_err(EventError::Answer)
-    }
-
     /// Handles an event of either side, in an invocation that must have answered by `deadline_ms` (milliseconds since
     /// the Unix epoch). The sides are told apart by the form of their events, which is all that Lambda tells.
     ///
     /// # Errors
     /// [`EventError`] when it is no event of either.
-    pub async fn handle(&self, event: Value, deadline_ms: u64) -> Result<Value, EventError> {
+    pub async fn handle(&self, event: Box<RawValue>, deadline_ms: u64) -> Result<Value, EventError> {
         let time = Time { clock: Clock::of_machine(), deadline: Timestamp::from_millis(deadline_ms) };
+        let malformed = |side| move |source| EventError::Malformed { side, source };
+        // Most events are batches of the stream, and large: those are read into what they are without a step between.
+        if of_stream(event.get()) {
+            let batch = serde_json::from_str(event.get()).map_err(malformed("the table's stream"))?;
+            drop(event);
+            let answer = Box::pin(self.stream_batch(batch, time)).await;
+            return serde_json::to_value(answer).map_err(EventError::Answer);
+        }
+        let event: Value = serde_json::from_str(event.get()).map_err(malformed("anybody"))?;
         let answer = if authorizer::asked(&event) {
             // It brings a request context as well, and so looks like a connection.
             return Ok(self.authorize(event).await?);
         } else if of_queue(&event) {
             let batch = read::<SqsEvent>(event, "the queue of deliveries")?;
             serde_json::to_value(Box::pin(self.deliver_batch(batch, time)).await)
-        } else if event.get("Records").is_some() {
-            let batch = read::<dynamodb::Event>(event, STREAM)?;
-            serde_json::to_value(Box::pin(self.stream_batch(batch, time)).await)
         } else if event.get("requestContext").is_some() {
             let event = read::<ApiGatewayWebsocketProxyRequest>(event, "the gateway")?;
             serde_json::to_value(Box::pin(self.client_event(event, time)).await)
@@ -201,7 +191,7 @@ impl WebSocket {
     }
 }
 
-/// Whether an event's first record comes from the table's stream.
+/// Whether an event is a batch of the table's stream: it has records, and those of the queue say so.
 fn of_stream(event: &str) -> bool {
     #[derive(Deserialize)]
     struct Sources<'a> {
@@ -210,16 +200,16 @@ fn of_stream(event: &str) -> bool {
     }
     #[derive(Deserialize)]
     struct Source<'a> {
-        #[serde(borrow, rename = "eventSource")]
+        #[serde(borrow, default, rename = "eventSource")]
         name: Cow<'a, str>,
     }
     let sources = serde_json::from_str::<Sources<'_>>(event);
-    sources.is_ok_and(|sources| sources.records.first().is_some_and(|source| source.name == "aws:dynamodb"))
+    sources.is_ok_and(|sources| sources.records.first().is_none_or(|source| source.name != QUEUE_SOURCE))
 }
 
 /// Whether an event's records come from a queue.
 fn of_queue(event: &Value) -> bool {
-    event.pointer("/Records/0/eventSource").and_then(Value::as_str) == Some("aws:sqs")
+    event.pointer("/Records/0/eventSource").and_then(Value::as_str) == Some(QUEUE_SOURCE)
 }
 
 fn read<T: serde::de::DeserializeOwned>(event: Value, side: &'static str) -> Result<T, EventError> {
@@ -231,13 +221,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stream_is_known_by_its_first_record() {
+    fn what_is_not_the_queues_is_the_streams() {
         for (event, expected) in [
             (r#"{"Records":[{"dynamodb":{"Keys":{}},"eventSource":"aws:dynamodb"}]}"#, true),
             (r#"{"Records":[{"eventSource":"aws:dynamodb"},{"eventSource":"aws:sqs"}]}"#, true),
             (r#"{"Records":[{"eventSource":"aws:sqs","body":"{}"}]}"#, false),
-            (r#"{"Records":[{"body":"aws:dynamodb"}]}"#, false),
-            (r#"{"Records":[]}"#, false),
+            // As ever: what is not the queue's is told what it lacks of the stream.
+            (r#"{"Records":[{"body":"aws:sqs"}]}"#, true),
+            (r#"{"Records":[]}"#, true),
             (r#"{"requestContext":{}}"#, false),
             ("7", false),
         ] {

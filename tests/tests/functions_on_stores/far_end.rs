@@ -14,6 +14,7 @@ use longhaul::engine::TenantId;
 use longhaul_aws::connections::Connection;
 use longhaul_local::stack::{AUDIENCE, ISSUER, Issuer};
 use longhaul_websocket::WebSocket;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::ground::{Ground, deadline_in, deaf_endpoint, now};
@@ -63,6 +64,11 @@ struct Seen {
     moods: BTreeMap<String, Mood>,
     /// What the webhook answers, one after the other, and then 204: a status, and seconds of `Retry-After`.
     webhook: Vec<(u16, Option<u64>)>,
+}
+
+/// An event as Lambda hands it over.
+pub(crate) fn text(event: &Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(event).unwrap()
 }
 
 /// The servers of one test, and the function that calls them.
@@ -161,7 +167,7 @@ impl FarEnd {
 
     /// Invokes the function with an event, as the Lambda runtime would.
     pub(crate) async fn invoke(&self, event: Value) -> Value {
-        self.function.handle(event, deadline_in(Duration::from_secs(30))).await.unwrap()
+        self.function.handle(text(&event), deadline_in(Duration::from_secs(30))).await.unwrap()
     }
 
     /// A client's handshake with these headers and parameters.

@@ -7,7 +7,7 @@ use longhaul::engine::{Entry, Seq};
 use longhaul::store::JobRef;
 use serde_json::{Value, json};
 
-use crate::far_end::{FarEnd, Mood};
+use crate::far_end::{FarEnd, Mood, text};
 use crate::ground::order;
 use crate::stream::{Stream, nothing_again};
 use crate::watchers::{append, positions, shown};
@@ -237,7 +237,7 @@ async fn a_tenant_has_no_more_connections_than_it_may() {
     let come = async |connection: &str, tenant: &str| {
         let token = far.token(tenant, Duration::from_secs(600));
         let event = far.handshake(connection, json!({ "Authorization": format!("Bearer {token}") }), Value::Null);
-        function.handle(event, crate::ground::deadline_in(Duration::from_secs(30))).await.unwrap()
+        function.handle(text(&event), crate::ground::deadline_in(Duration::from_secs(30))).await.unwrap()
     };
     for connection in ["1=", "2="] {
         assert_eq!(come(connection, "few").await, json!({ "statusCode": 200 }));

@@ -9,7 +9,7 @@ use longhaul_local::stores::dynamodb::StreamReader;
 use longhaul_websocket::EventError;
 use serde_json::{Value, json};
 
-use crate::far_end::{FarEnd, Mood};
+use crate::far_end::{FarEnd, Mood, text};
 use crate::ground::{PATIENCE, deadline_in, order};
 use crate::watchers::{append, positions, shown};
 
@@ -206,7 +206,7 @@ async fn a_store_that_does_not_answer_has_the_stream_come_again() {
         event["Records"].as_array().unwrap().iter().find(|record| record["dynamodb"]["Keys"]["SK"]["S"] == "JOB");
     let number = first.unwrap()["dynamodb"]["SequenceNumber"].clone();
 
-    let answer = far.deaf_function().await.handle(event, deadline_in(Duration::from_secs(30))).await.unwrap();
+    let answer = far.deaf_function().await.handle(text(&event), deadline_in(Duration::from_secs(30))).await.unwrap();
 
     assert_eq!(answer, json!({ "batchItemFailures": [{ "itemIdentifier": number }] }));
 }
@@ -240,11 +240,11 @@ async fn an_event_of_neither_side_is_an_error() {
     let far = FarEnd::set_up().await;
     let deadline = deadline_in(Duration::from_secs(30));
     for event in [json!({}), json!([]), json!("hello"), Value::Null] {
-        let error = far.function.handle(event, deadline).await.unwrap_err();
+        let error = far.function.handle(text(&event), deadline).await.unwrap_err();
         assert!(matches!(error, EventError::UnknownShape), "{error}");
     }
     for event in [json!({ "Records": [{ "body": "of a queue" }] }), json!({ "requestContext": 7 })] {
-        let error = far.function.handle(event, deadline).await.unwrap_err();
+        let error = far.function.handle(text(&event), deadline).await.unwrap_err();
         assert!(matches!(error, EventError::Malformed { .. }), "{error}");
     }
 }

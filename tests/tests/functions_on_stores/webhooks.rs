@@ -9,7 +9,7 @@ use longhaul_websocket::WebSocket;
 use serde_json::{Value, json};
 use standardwebhooks::Webhook;
 
-use crate::far_end::{Call, FarEnd, SECRET, SECRET_NEXT};
+use crate::far_end::{Call, FarEnd, SECRET, SECRET_NEXT, text};
 use crate::ground::{deadline_in, now, order};
 use crate::stream::{Stream, nothing_again};
 use crate::watchers::{append, shown};
@@ -239,11 +239,11 @@ async fn a_store_that_does_not_answer_loses_no_delivery() {
     let news = stream.event().await;
     let deaf = far.deaf_function().await;
     let deadline = || deadline_in(Duration::from_secs(30));
-    let answer = deaf.handle(news.clone(), deadline()).await.unwrap();
+    let answer = deaf.handle(text(&news), deadline()).await.unwrap();
     assert_eq!(answer["batchItemFailures"].as_array().unwrap().len(), 1);
     assert_eq!(far.invoke(news).await, nothing_again());
     let event = due(&far).await.expect("a message");
-    let answer = deaf.handle(event.clone(), deadline()).await.unwrap();
+    let answer = deaf.handle(text(&event), deadline()).await.unwrap();
     assert_eq!(answer["batchItemFailures"][0]["itemIdentifier"], event["Records"][0]["messageId"]);
     assert_eq!(far.take("end"), []);
     far.invoke(event).await;
@@ -281,7 +281,7 @@ async fn e09_a_webhook_reaches_nothing_inside() {
         append(&far.ground, &job, 1, vec![Entry::Completed { output: json!(1) }]).await;
         assert_eq!(far.invoke(stream.event().await).await, nothing_again());
         while let Some(event) = due(&far).await {
-            function.handle(event, deadline_in(Duration::from_secs(30))).await.unwrap();
+            function.handle(text(&event), deadline_in(Duration::from_secs(30))).await.unwrap();
         }
         let delivery = delivery(&far, &job, 1).await;
         assert!(

@@ -3,14 +3,11 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use longhaul_engine::job::Priority;
-use longhaul_engine::thread::OnBusy;
-use longhaul_wire::requests::SubmitRequest;
 use longhaul_wire::schedules::{ScheduleRequest, ScheduleView};
 
-use super::commands::{json_argument, submission};
 use super::connect::Connected;
-use super::jobs::{self, print_or_json};
+use super::jobs::print_or_json;
+use super::run::JobArguments;
 use super::{CliError, Output, tables};
 
 #[derive(Debug, Subcommand)]
@@ -70,41 +67,15 @@ pub(super) struct Put {
     /// The agent of its jobs, by name or name@version; without a version, the newest one of now.
     #[arg(long)]
     agent: String,
-    /// Their input: JSON, or @FILE.
-    #[arg(long, value_name = "JSON|@FILE", default_value = "{}")]
-    input: String,
-    /// A mark of your own, NAME=VALUE; may be given again.
-    #[arg(long = "label", value_name = "NAME=VALUE", value_parser = jobs::label)]
-    labels: Vec<(String, String)>,
-    /// Where to report the jobs' ends.
-    #[arg(long, value_name = "URL")]
-    webhook: Option<String>,
-    /// Their thread: with it a job waits until the one before it has ended.
-    #[arg(long, value_name = "THREAD")]
-    thread: Option<String>,
-    /// Where another job of the thread has not ended: enqueue, reject or interrupt.
-    #[arg(long, value_name = "WORD", requires = "thread", value_parser = jobs::on_busy)]
-    on_busy: Option<OnBusy>,
-    /// Whether somebody waits for them: normal or interactive.
-    #[arg(long, value_name = "WORD", default_value = "normal", value_parser = jobs::priority)]
-    priority: Priority,
     #[command(flatten)]
-    budget: jobs::BudgetArguments,
+    job: JobArguments,
     #[command(flatten)]
     output: Output,
 }
 
 impl Put {
     fn request(self) -> Result<ScheduleRequest, CliError> {
-        let job = SubmitRequest {
-            labels: self.labels.into_iter().collect(),
-            budget: self.budget.budget(),
-            webhook: self.webhook,
-            thread: self.thread,
-            on_busy: self.on_busy,
-            priority: self.priority,
-            ..submission(self.agent, json_argument("--input", &self.input)?)
-        };
+        let job = self.job.of(self.agent)?;
         Ok(ScheduleRequest { cron: self.cron, time_zone: self.time_zone, paused: self.paused, job })
     }
 }

@@ -23,7 +23,7 @@ use crate::ground::{Done, failure, registry, result};
 
 /// One of everything: a step, a keyed effect, something shown, a signal that comes early, a child, a sleep, an effect that
 /// happens once at most, and a step that fails until the input is mended.
-fn journey(done: &Done) -> Registry {
+pub(crate) fn journey(done: &Done) -> Registry {
     let mut agents = Registry::default();
     let leaf = AgentRef { name: "leaf".parse().unwrap(), version: 1 };
     let noted = done.clone();
@@ -54,7 +54,7 @@ fn journey(done: &Done) -> Registry {
 /// The place in the journey of everything that has a key.
 const STEPS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
 
-async fn travelled(workshop: &Workshop, input: Value) -> JobRef {
+pub(crate) async fn travelled(workshop: &Workshop, input: Value) -> JobRef {
     let job = workshop.submit(workshop.order("agent", input)).await;
     let (store, now) = (workshop.sim.handle(), workshop.clock.now());
     outside::signal(&store, &job, "go".parse().unwrap(), "s1".parse().unwrap(), json!("east"), "ada".into(), now)
@@ -64,7 +64,7 @@ async fn travelled(workshop: &Workshop, input: Value) -> JobRef {
     job
 }
 
-fn asked(workshop: &Workshop, number: u128, from: Place) -> ForkOrder {
+pub(crate) fn asked(workshop: &Workshop, number: u128, from: Place) -> ForkOrder {
     ForkOrder {
         id: JobId::from_uuid(uuid::Uuid::from_u128(0xf000 + number)),
         from,
@@ -76,13 +76,17 @@ fn asked(workshop: &Workshop, number: u128, from: Place) -> ForkOrder {
     }
 }
 
-async fn forked(workshop: &Workshop, source: &JobRef, asked: ForkOrder) -> Result<(JobRef, Forked), OutsideError> {
+pub(crate) async fn forked(
+    workshop: &Workshop,
+    source: &JobRef,
+    asked: ForkOrder,
+) -> Result<(JobRef, Forked), OutsideError> {
     let reference = JobRef { tenant: source.tenant.clone(), job: asked.id };
     forking::fork(&workshop.sim.handle(), source, asked).await.map(|forked| (reference, forked))
 }
 
 /// The journal's entries by type.
-fn types(workshop: &Workshop, job: &JobRef) -> Vec<Entry> {
+pub(crate) fn types(workshop: &Workshop, job: &JobRef) -> Vec<Entry> {
     let batches = workshop.sim.snapshot().journals.remove(&job.job).unwrap_or_default();
     batches.into_iter().flat_map(|batch| batch.entries).collect()
 }
@@ -95,78 +99,6 @@ fn done_by(done: &BTreeMap<String, u32>, job: &JobRef) -> BTreeMap<String, u32> 
         Some(rest.strip_prefix(prefixes[1].as_str()).unwrap_or(rest).to_owned())
     };
     done.iter().filter_map(|(name, times)| Some((strip(name)?, *times))).collect()
-}
-
-/// A fork that was made is what a repeated request is answered with, though the job that it was made of has since done what
-/// a new fork may not repeat; and another request under its key is another one.
-#[tokio::test(start_paused = true)]
-async fn a_repeated_request_is_answered_with_its_fork() {
-    for (number, from) in [(1, Place::Step(StepKey::at("", 4))), (2, Place::LastGood), (3, Place::Position(Seq(4)))] {
-        let done = Done::default();
-        let workshop = Workshop::new(Sim::faultless(), journey(&done));
-        workshop
-            .run(1, async {
-                let source = workshop.submit(workshop.order("agent", json!({}))).await;
-                let careful =
-                    |from: &Place| ForkOrder { repeat_effects: false, ..asked(&workshop, number, from.clone()) };
-                let until = |status| workshop.until(&source, move |job| job.progress.state.status() == status);
-                until(longhaul::engine::job::Status::Waiting).await;
-                let (store, now) = (workshop.sim.handle(), workshop.clock.now());
-                let (name, key) = ("go".parse().unwrap(), "s1".parse().unwrap());
-                outside::signal(&store, &source, name, key, json!("east"), "ada".into(), now).await.unwrap();
-                // It grows, and rests before the effect that may happen once.
-                while !types(&workshop, &source)
-                    .iter()
-                    .any(|entry| matches!(entry, Entry::WaitEnded { id, .. } if id.name == "leaf"))
-                {
-                    workshop.clock.sleep(Duration::from_millis(50)).await;
-                }
-                let (_, first) = forked(&workshop, &source, careful(&from)).await.unwrap();
-                assert!(!first.accepted.existed);
-                workshop.ended(&source).await;
-                let (_, again) = forked(&workshop, &source, careful(&from)).await.unwrap();
-                assert!(again.accepted.existed, "{from:?}");
-                assert_eq!(again.accepted.job.order, first.accepted.job.order, "{from:?}");
-                let other = careful(&Place::Position(Seq(2)));
-                let refused = forked(&workshop, &source, other).await;
-                assert!(
-                    matches!(refused, Err(OutsideError::Repeats { .. } | OutsideError::OtherRequest)),
-                    "{refused:?}"
-                );
-            })
-            .await;
-    }
-}
-
-/// Of two equal requests at once, one of which is slow at any of its calls while the other job goes on, both are answered with
-/// one fork.
-#[tokio::test(start_paused = true)]
-async fn requests_at_once_are_answered_with_one_fork() {
-    for call in 1..=6 {
-        let done = Done::default();
-        let workshop = Workshop::new(Sim::faultless(), journey(&done));
-        workshop
-            .run(1, async {
-                let source = workshop.submit(workshop.order("agent", json!({}))).await;
-                let waiting = longhaul::engine::job::Status::Waiting;
-                workshop.until(&source, move |job| job.progress.state.status() == waiting).await;
-                let slow = workshop.sim.handle();
-                slow.freeze_at(call, Duration::from_secs(600));
-                let late = slow.unless_frozen(forking::fork(&slow, &source, asked(&workshop, 1, Place::LastGood)));
-                let early = async {
-                    let (store, now) = (workshop.sim.handle(), workshop.clock.now());
-                    let (name, key) = ("go".parse().unwrap(), "s1".parse().unwrap());
-                    outside::signal(&store, &source, name, key, json!("east"), "ada".into(), now).await.unwrap();
-                    workshop.ended(&source).await;
-                    forked(&workshop, &source, asked(&workshop, 1, Place::LastGood)).await
-                };
-                let (late, early) = tokio::join!(late, early);
-                let (late, (_, early)) = (late.unwrap(), early.unwrap());
-                assert_eq!(late.accepted.job.order.origin, early.accepted.job.order.origin, "slow at call {call}");
-                assert!(late.accepted.existed != early.accepted.existed, "one of them made it, slow at call {call}");
-            })
-            .await;
-    }
 }
 
 /// For every position of a journal: the fork comes to the same end, does itself exactly what came behind the position, and
@@ -307,40 +239,6 @@ async fn a_failed_jobs_fork_goes_on_from_the_last_good_step() {
                 forked(&workshop, &fork, asked(&workshop, 2, Place::Step(StepKey::at("", 7)))).await.unwrap();
             assert_eq!(result(&workshop, &second).await, json!(["east", 6, "better"]));
             assert_eq!(done_by(&done.read(), &second), BTreeMap::from([("end".to_owned(), 1)]));
-        })
-        .await;
-}
-
-/// A fork was made of what its job was to do then. A replay that changes the job's input changes nothing about it.
-#[tokio::test(start_paused = true)]
-async fn a_repeated_request_finds_its_fork_behind_a_replay_with_another_input() {
-    let done = Done::default();
-    let workshop = Workshop::new(Sim::faultless(), journey(&done));
-    workshop
-        .run(2, async {
-            let source = travelled(&workshop, json!({"broken": true})).await;
-            let plain = asked(&workshop, 1, Place::Position(Seq(3)));
-            let edit = Edit { model: Some("better".to_owned()), ..Edit::default() };
-            let changed = ForkOrder { edit, ..asked(&workshop, 2, Place::Position(Seq(3))) };
-            for order in [&plain, &changed] {
-                assert!(!forked(&workshop, &source, order.clone()).await.unwrap().1.accepted.existed);
-            }
-            let (store, now) = (workshop.sim.handle(), workshop.clock.now());
-            let edit = Edit { input: Some(json!({})), ..Edit::default() };
-            outside::replay(&store, &source, "r1".parse().unwrap(), "ada".into(), None, edit, now).await.unwrap();
-            workshop.ended(&source).await;
-            for order in [&plain, &changed] {
-                let (_, again) = forked(&workshop, &source, order.clone()).await.unwrap();
-                assert!(again.accepted.existed);
-                assert_eq!(again.accepted.job.order.input, json!({"broken": true}));
-                // Another request under its id is refused as before.
-                let edit = Edit { model: Some("best".to_owned()), ..Edit::default() };
-                let other = forked(&workshop, &source, ForkOrder { edit, ..order.clone() }).await;
-                assert!(matches!(other, Err(OutsideError::OtherRequest)), "{other:?}");
-            }
-            // A new fork is made of what the job is to do now.
-            let (_, new) = forked(&workshop, &source, asked(&workshop, 3, Place::Position(Seq(3)))).await.unwrap();
-            assert_eq!((new.accepted.existed, &new.accepted.job.order.input), (false, &json!({})));
         })
         .await;
 }

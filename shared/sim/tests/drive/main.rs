@@ -4,6 +4,7 @@
 mod budgets;
 mod children;
 mod crashes;
+mod fork_requests;
 mod forks;
 mod ground;
 mod outside;
