@@ -37,6 +37,11 @@ before(async () => {
     tools: [{ kind: "ask_person", name: "decision", description: "Asks a person where none of the drawers fits." }],
   });
   for (const text of ["Sort.", "Sort into drawers, and ask where none fits."]) await client.call("PUT", "/v1/agents/sorter", { body: sorter(text) });
+  const schedule = (name, body) => client.call("PUT", `/v1/schedules/${name}`, { body });
+  const brief = { agent: "research", input: { topic: "how queues make agents reliable" }, labels: { team: "docs" }, thread: "briefing", on_busy: "reject" };
+  await schedule("briefing", { cron: "0 7 * * MON-FRI", time_zone: "Europe/Berlin", job: brief });
+  await schedule("every-minute", { cron: "* * * * *", job: { agent: "agent-10", input: { steps: 2 }, labels: { by: "clock" } } });
+  await schedule("month-end", { cron: "30 23 L * *", time_zone: "America/New_York", paused: true, job: { agent: "agent-10", input: { steps: 5 } } });
   const over = (job) => ["COMPLETED", "FAILED"].includes(job.status);
   await stack.until(research.id, over, "ended");
   await stack.until(broken.id, over, "ended");
@@ -46,6 +51,7 @@ before(async () => {
   pages = {
     jobs: "#/jobs", submit: "#/submit/compliance@1", research: `#/jobs/${research.id}`, waiting: `#/jobs/${compliance.id}`,
     failed: `#/jobs/${broken.id}?replay`, "dead-letters": "#/dead-letters", agents: "#/agents", agent: "#/agents/sorter@2", dashboard: "#/dashboard",
+    schedules: "#/schedules", schedule: "#/schedules/briefing", "new-schedule": "#/schedules?new",
   };
 });
 after(async () => {
@@ -57,6 +63,7 @@ after(async () => {
 const COMPLETE = {
   jobs: "table.jobs tbody tr", submit: ".form .field", research: ".markdown p", waiting: ".approval", failed: "#replay-input",
   "dead-letters": "li.letter", agents: ".cards .card", agent: "#definition", dashboard: ".chart canvas",
+  schedules: "table.schedules tbody tr", schedule: "#schedule-cron", "new-schedule": "#schedule-cron",
 };
 
 const LOOKS = {
@@ -73,6 +80,8 @@ for (const [look, options] of Object.entries(LOOKS)) {
       await page.goto(`${stack.console.split("#")[0]}${address}`);
       await page.locator(COMPLETE[name]).first().waitFor();
       if (name === "agent") await page.getByRole("button", { name: /^Compare/ }).click();
+      if (name === "schedules") await page.getByRole("button", { name: /^Remove month-end/ }).click();
+      if (name === "schedule") await page.getByText("Labels, budget and thread").click();
       if (name === "failed") {
         await page.locator("#replay-input").fill(JSON.stringify({ steps: 9, fail_at: 6, mended: true }, null, 2));
         await page.getByLabel(/^Model/).fill("another-model");

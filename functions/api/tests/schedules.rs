@@ -141,6 +141,56 @@ async fn a_change_of_the_job_loses_no_time_that_has_come() {
     assert!(stored(&world).await.next > come, "other times begin now");
 }
 
+/// One that cannot be read hides no other: it is named with what is wrong, and can be saved over or removed.
+#[tokio::test]
+async fn one_that_cannot_be_read_is_named_beside_the_others() {
+    let world = World::new().await;
+    let caller = world.by("acme");
+    let saved = put(&caller, NIGHTLY, &daily()).await;
+    let one = stored(&world).await;
+    let spoilt = |name: &str, request: &str, last: Option<&str>| Schedule {
+        name: name.parse().unwrap(),
+        request: request.to_owned(),
+        last: last.map(str::to_owned),
+        ..one.clone()
+    };
+    let later = one.request.replacen('{', r#"{"holidays":"DE-BE","#, 1);
+    for schedule in [
+        spoilt("a-cut", r#"{"cron":"0 7 * * *""#, None),
+        spoilt("later", &later, None),
+        spoilt("x-last", &one.request, Some("[]")),
+        spoilt("y-budget", &one.request.replacen(r#""input""#, r#""budget":{"joules":7},"input""#, 1), None),
+    ] {
+        assert!(world.store.write_schedule(&schedule, None).await.unwrap());
+    }
+    let list = caller.get("/v1/schedules").await;
+    let of = |part: &str| -> Vec<String> {
+        let list = list.body[part].as_array().unwrap();
+        list.iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!((list.status, of("schedules")), (StatusCode::OK, vec!["later".to_owned(), "nightly".to_owned()]));
+    assert_eq!(of("unreadable"), ["a-cut", "x-last", "y-budget"]);
+    let detail = list.body["unreadable"][2]["detail"].as_str().unwrap();
+    assert!(detail.contains("joules"), "{detail}");
+    let shown = caller.get("/v1/schedules/later").await;
+    assert_eq!((shown.status, &shown.body["schedule"]), (StatusCode::OK, &saved.body["schedule"]));
+
+    let removed = caller.send(Method::DELETE, "/v1/schedules/a-cut", Vec::new()).await;
+    assert_eq!((removed.status, removed.text.as_str()), (StatusCode::NO_CONTENT, ""));
+    assert_eq!(caller.get("/v1/schedules/a-cut").await.problem(), "no-such-schedule");
+    for path in ["/v1/schedules/y-budget", "/v1/schedules/x-last"] {
+        // What its owner says anew can be read, and a firing that nobody can read goes with it.
+        let again = put(&caller, path, &daily()).await;
+        assert_eq!(
+            (again.status, &again.body["schedule"]),
+            (StatusCode::OK, &saved.body["schedule"]),
+            "{}",
+            again.text
+        );
+    }
+    assert_eq!(caller.get("/v1/schedules").await.body.get("unreadable"), None);
+}
+
 #[tokio::test]
 async fn a_tenant_has_so_many_and_none_while_its_data_goes() {
     let world = World::new().await;

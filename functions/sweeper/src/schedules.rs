@@ -45,9 +45,15 @@ pub async fn fire(store: &AwsStore, now: Timestamp) -> Result<Fired, StoreError>
     let due = store.due_schedules(now, limits::SWEEP_SCHEDULES_MAX).await?;
     let looks = stream::iter(&due)
         .map(async |(tenant, name)| {
-            look_after(store, tenant, name, now).await.inspect_err(|error| {
+            let looked = look_after(store, tenant, name, now).await;
+            if let Err(error) = &looked {
                 tracing::error!(%tenant, schedule = %name, error = %chain(error), "a schedule was not looked after");
-            })
+                // It will be the same at the next sweep, unlike a store that did not answer.
+                if matches!(error, StoreError::Corrupt { .. } | StoreError::Newer { .. }) {
+                    set_aside(store, tenant, name, now).await;
+                }
+            }
+            looked
         })
         .buffer_unordered(SCHEDULES_AT_ONCE);
     let fired = looks.fold(Fired::default(), async |sum, looked| match looked {
@@ -86,7 +92,7 @@ async fn look_after(
     // The index may lag; the item decides.
     let Some(schedule) = store.schedule(tenant, name).await? else { return Ok(None) };
     let Some(due) = schedule.next.filter(|next| schedule.again.unwrap_or(*next) <= now) else { return Ok(None) };
-    let after = match serde_json::from_str::<ScheduleRequest>(&schedule.request) {
+    let after = match ScheduleRequest::stored(&schedule.request) {
         Ok(request) => match request.timetable() {
             Ok(timetable) => {
                 let Some(firing) = decide(&timetable, due, now) else { return Ok(None) };
@@ -110,6 +116,15 @@ async fn look_after(
     tracing::info!(%tenant, schedule = %name, time = last.time, job = ?last.job, error = last.error, "a schedule fired");
     settle(store, schedule, after).await?;
     Ok(Some(last))
+}
+
+/// Has the next sweep meet a schedule behind all others that are due by then: those that nobody can look after, and be they
+/// as many as one sweep fires, keep no other from firing.
+async fn set_aside(store: &AwsStore, tenant: &TenantId, name: &ScheduleName, now: Timestamp) {
+    let until = now.plus(Duration::from_millis(limits::SCHEDULE_AGAIN_MIN_MS));
+    if let Err(error) = store.set_schedule_aside(tenant, name, until).await {
+        tracing::warn!(%tenant, schedule = %name, error = %chain(&error), "a schedule was not set aside");
+    }
 }
 
 fn after(came: Came, firing: Firing, due: Timestamp, now: Timestamp) -> After {

@@ -133,7 +133,12 @@ impl WebSocket {
         self.store.put_connection(&connection).await.map_err(|error| {
             tracing::error!(tenant = %connection.tenant, error = %chain(&error), "a connection was not stored");
             unavailable()
-        })
+        })?;
+        if let Err(problem) = self.refuse_while_erasing(&connection.tenant).await {
+            self.forget_connection(id).await;
+            return Err(problem);
+        }
+        Ok(())
     }
 
     /// Refuses a connection of a tenant that has as many as it may. Those that come at the same moment may be some too

@@ -9,6 +9,7 @@ mod authorizer;
 pub mod clients;
 mod deliveries;
 mod delivery;
+mod fence;
 pub mod secrets;
 pub mod stream;
 mod subscribing;

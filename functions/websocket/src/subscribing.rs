@@ -42,7 +42,13 @@ impl WebSocket {
         }
         let after = wish.after.0;
         self.store.subscribe(connection, &reference, wish).await.map_err(failed)?;
-        let batches = self.store.journal(job, Seq(after).plus(1)).await.map_err(failed)?;
+        let (let_in, batches) =
+            futures::join!(self.refuse_while_erasing(&reference.tenant), self.store.journal(job, Seq(after).plus(1)));
+        if let Err(problem) = let_in {
+            self.store.unsubscribe(&connection.id, job).await.map_err(failed)?;
+            return Err(Refusal::about(job, problem));
+        }
+        let batches = batches.map_err(failed)?;
         let limit = time.left().min(Duration::from_secs(CATCH_UP_SECONDS_MAX));
         match tokio::time::timeout(limit, self.catch_up(&connection.id, job, after, &batches)).await {
             Ok(CaughtUp::To(last)) => Ok(ServerMessage::Subscribed { job, after: last }),

@@ -30,6 +30,12 @@ export function age(from: string, now: number): string {
   return duration(Math.floor(ms / 1_000) * 1_000).split(" ").slice(0, 2).join(" ");
 }
 
+/** How long until: `in 12 s`, `in 3 h 5 min`; `now` for what has come. */
+export function ahead(to: string, now: number): string {
+  const ms = Date.parse(to) - now;
+  return ms <= 0 ? "now" : `in ${duration(Math.ceil(ms / 1_000) * 1_000)}`;
+}
+
 const counts = new Intl.NumberFormat("en", { maximumFractionDigits: 1, notation: "compact" });
 const whole = new Intl.NumberFormat("en");
 

@@ -11,6 +11,7 @@ import { Dashboard } from "./views/dashboard.tsx";
 import { DeadLetters } from "./views/dead_letters.tsx";
 import { Job } from "./views/job.tsx";
 import { Jobs } from "./views/jobs.tsx";
+import { Schedules } from "./views/schedules.tsx";
 import { SignIn } from "./views/sign_in.tsx";
 import { Submit } from "./views/submit.tsx";
 
@@ -18,6 +19,7 @@ const PAGES: [string, string, ComponentType][] = [
   ["jobs", "Jobs", Jobs],
   ["submit", "Submit", Submit],
   ["dead-letters", "Dead letters", DeadLetters],
+  ["schedules", "Schedules", Schedules],
   ["agents", "Agents", Agents],
   ["dashboard", "Dashboard", Dashboard],
 ];

@@ -18,6 +18,10 @@ export type Entry = Schemas["EntryView"];
 export type Delivery = Schemas["DeliveryView"];
 export type DeliveryList = Schemas["DeliveryList"];
 export type Taken = Schemas["TakenIn"];
+export type Schedule = Schemas["ScheduleView"];
+export type ScheduleRequest = Schemas["ScheduleRequest"];
+export type ScheduleList = Schemas["ScheduleList"];
+export type Firing = Schemas["FiringView"];
 export type { JobEvent } from "../../../clients/js/src/order.js";
 
 export const STATUSES: Status[] = ["PENDING", "PROCESSING", "WAITING", "BLOCKED", "COMPLETED", "FAILED", "CANCELLED"];

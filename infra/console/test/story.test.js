@@ -13,12 +13,13 @@ async function load(path) {
 
 const { emptyStory, fold, childrenOf, endOf } = await load("story/fold.ts");
 const { scaleOf, union } = await load("story/scale.ts");
-const { fieldsOf, read, shown, faultsByField } = await load("story/form.ts");
+const { fieldsOf, isCovered, labelsOf, labelsText, read, shown, faultsByField } = await load("story/form.ts");
+const { nameFault, scheduleOf, scheduleText } = await load("story/schedule.ts");
 const { statistics, quantile } = await load("story/statistics.ts");
 const { answerOf, callsOf, sentOf } = await load("story/exchange.ts");
 const { costOf, sumOf } = await load("story/cost.ts");
 const { matches, classesOf } = await load("story/letters.ts");
-const { duration, age, compact, dollars } = await load("format.ts");
+const { duration, age, ahead, compact, dollars } = await load("format.ts");
 
 const root = new URL("../../../", import.meta.url);
 const kept = JSON.parse(readFileSync(new URL("shared/wire/tests/snapshots/shapes__events.snap", root), "utf8").split("\n---\n")[1]);
@@ -142,6 +143,10 @@ test("fields are read as their kind says", () => {
   assert.equal(fieldsOf({ type: "string" }), undefined);
   assert.equal(fieldsOf({ type: "object", oneOf: [{}], properties: {} }), undefined);
   assert.deepEqual(faultsByField([{ field: "/input/a~1b/0", detail: "x" }, { field: "/input/a~1b", detail: "y" }, { field: "/input", detail: "z" }]), { "a/b": "x; y", "": "z" });
+  assert.deepEqual(faultsByField([{ field: "/job/input/topic", detail: "x" }]), { topic: "x" });
+  assert.deepEqual(labelsOf("a=1\n\n b = x=y \nc"), { a: "1", b: "x=y", c: "" });
+  assert.deepEqual(labelsOf(labelsText({ a: "1", b: "x=y" })), { a: "1", b: "x=y" });
+  assert.equal(labelsText(), "");
 });
 
 test("statistics of jobs", () => {
@@ -165,6 +170,8 @@ test("numbers as people read them", () => {
   }
   assert.equal(age(new Date(0).toISOString(), 1_000), "now");
   assert.equal(age(new Date(0).toISOString(), 3_700_000), "1 h");
+  const until = [61_000, 900, 0, -5].map((ms) => ahead(new Date(1_000_000 + ms).toISOString(), 1_000_000));
+  assert.deepEqual(until, ["in 1 min 1 s", "in 1.0 s", "now", "now"]);
   assert.deepEqual([compact(950), compact(12_345)], ["950", "12.3K"]);
 });
 
@@ -206,4 +213,34 @@ test("dead letters are told apart by agent, failure and text", () => {
     [{ text: "no answer" }, true], [{ text: "RESET" }, true], [{ text: "team=ops" }, true], [{ text: "a-1" }, true], [{ text: "b" }, false],
   ]) assert.equal(matches(letter, { agent: "", failure: "", text: "", ...filter }), wanted, JSON.stringify(filter));
   assert.deepEqual(classesOf([letter, letter, { id: "b" }]), ["timeout"]);
+});
+
+test("an input that fields do not show whole is left to JSON", () => {
+  const fields = fieldsOf({ type: "object", properties: { steps: { type: "integer" } } });
+  const covered = [undefined, {}, { steps: 3 }].map((input) => isCovered(fields, input));
+  const others = [{ steps: 3, more: 1 }, [], null, "text", 7].map((input) => isCovered(fields, input));
+  assert.deepEqual([covered, others], [[true, true, true], [false, false, false, false, false]]);
+});
+
+test("a schedule's fields change what they show and nothing else", () => {
+  assert.deepEqual(scheduleText(undefined, "Europe/Berlin"), { cron: "", time_zone: "Europe/Berlin", paused: false, thread: "", on_busy: "enqueue" });
+  const job = { agent: "research@1", input: { topic: "leases" }, labels: {}, budget: undefined };
+  const before = {
+    cron: "0 7 * * *", time_zone: "UTC", paused: true, holidays: "DE-BE",
+    job: { agent: "research@1", input: {}, budget: { steps: 3 }, labels: { by: "clock" }, webhook: "https://example.com/", priority: "interactive", thread: "daily", on_busy: "reject" },
+  };
+  const text = scheduleText(before, "Europe/Berlin");
+  assert.deepEqual(text, { cron: "0 7 * * *", time_zone: "UTC", paused: true, thread: "daily", on_busy: "reject" });
+  const kept = { webhook: "https://example.com/", priority: "interactive" };
+  const whole = (request) => JSON.parse(JSON.stringify(request));
+  assert.deepEqual(whole(scheduleOf(text, job, before)), {
+    ...before, job: { ...kept, agent: "research@1", input: { topic: "leases" }, labels: {}, thread: "daily", on_busy: "reject" },
+  });
+  const bare = scheduleOf({ ...text, cron: " @daily ", time_zone: " ", paused: false, thread: " " }, job, before);
+  assert.deepEqual(whole(bare), {
+    cron: "@daily", time_zone: "UTC", paused: false, holidays: "DE-BE", job: { ...kept, agent: "research@1", input: { topic: "leases" }, labels: {} },
+  });
+  assert.deepEqual(whole(scheduleOf(text, job)).job.webhook, undefined);
+  const names = ["a", "daily-7_x.y:z", "x".repeat(64), "", "a b", "a/b", "é", "x".repeat(65)];
+  assert.deepEqual(names.map((name) => nameFault(name) === undefined), [true, true, true, false, false, false, false, false]);
 });

@@ -18,7 +18,9 @@ pub const THREAD_LENGTH_MAX: usize = 128;
 pub const THREAD_PLACES_MAX: usize = 200;
 /// Characters of a schedule's name: it is part of `submitted_by`, which people read in lists.
 pub const SCHEDULE_NAME_LENGTH_MAX: usize = 64;
-/// Schedules of a tenant: all of them at their largest fit one answer of Lambda (6 MB), and one minute's sweep.
+/// Schedules of a tenant: all of them at their largest fit one answer of Lambda (6 MB), and one minute's sweep. They are
+/// counted before one more is saved, so that some saved in the same moment may all come through: it is a limit against
+/// mistakes, half as many again still fit the answer, and a counter to hold it exactly would be one more thing to go wrong.
 pub const SCHEDULES_MAX: usize = 100;
 /// Bytes of a schedule as it is asked for: it is read and written at each firing.
 pub const SCHEDULE_BYTES_MAX: usize = 32 * 1024;

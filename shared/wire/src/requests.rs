@@ -118,7 +118,7 @@ pub struct SubmitRequest {
     pub priority: Priority,
 }
 
-fn empty_object() -> Value {
+pub(crate) fn empty_object() -> Value {
     Value::Object(serde_json::Map::new())
 }
 

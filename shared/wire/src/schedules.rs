@@ -1,5 +1,7 @@
 //! Schedules: jobs that are submitted by the clock.
 
+mod stored;
+
 use longhaul_engine::ids::ScheduleName;
 use longhaul_engine::job::Order;
 use longhaul_engine::schedule::{Timetable, TimetableError};
@@ -105,6 +107,7 @@ pub struct ScheduleView {
     /// Its name.
     pub name: String,
     /// What its owner asked for; `job.agent` with its version.
+    #[serde(deserialize_with = "stored::request")]
     pub schedule: ScheduleRequest,
     /// When it fires next; none while it is paused. In the past while its firing waits for room under the tenant's limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,10 +124,22 @@ pub struct ScheduleView {
 }
 
 /// A tenant's schedules, by name.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 pub struct ScheduleList {
-    /// All of them.
+    /// All that can be read.
     pub schedules: Vec<ScheduleView>,
+    /// Those that stand there and cannot be read. Each can be removed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<UnreadableSchedule>,
+}
+
+/// A schedule that cannot be read: a later version has saved it, or what is stored is spoilt. It does not fire.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UnreadableSchedule {
+    /// Its name.
+    pub name: String,
+    /// What is wrong with it.
+    pub detail: String,
 }
 
 /// What a schedule submits for a time, under an id that is the same whoever submits it.

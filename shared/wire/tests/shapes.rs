@@ -24,7 +24,7 @@ use longhaul_wire::events::{EventList, EventType};
 use longhaul_wire::jobs::{DeadLetterList, JobList, JobSummary, JobView, Links, TakenIn};
 use longhaul_wire::journal::JournalView;
 use longhaul_wire::problem::{Fault, Violation};
-use longhaul_wire::schedules::{FiringView, ScheduleList, ScheduleRequest, ScheduleView};
+use longhaul_wire::schedules::{FiringView, ScheduleList, ScheduleRequest, ScheduleView, UnreadableSchedule};
 use longhaul_wire::socket::{ClientMessage, DeltaBody, ServerMessage};
 use longhaul_wire::{Event, Problem, Scope, agents, limits};
 use serde_json::{Value, json};
@@ -440,10 +440,53 @@ fn a_schedule_before_and_behind_firings() {
     let refused = FiringView::new(at(0), at(5), Err("job 7 of the thread has not ended".to_owned()));
     let paused = ScheduleRequest { paused: true, time_zone: "Europe/Berlin".to_owned(), ..schedule };
     let paused = ScheduleView { schedule: paused, next_at: None, last: Some(refused), ..fresh.clone() };
-    let list = ScheduleList { schedules: vec![fresh, fired, paused] };
+    let unreadable =
+        UnreadableSchedule { name: "weekly".to_owned(), detail: "the schedule weekly cannot be read: no".to_owned() };
+    let list = ScheduleList { schedules: vec![fresh, fired, paused], unreadable: vec![unreadable] };
     let text = serde_json::to_string(&list).unwrap();
     assert_eq!(serde_json::from_str::<ScheduleList>(&text).unwrap(), list);
     insta::assert_json_snapshot!("schedules", list);
+    let whole = ScheduleList { unreadable: Vec::new(), ..list };
+    assert_eq!(serde_json::to_value(&whole).unwrap().get("unreadable"), None, "as it was before there was one");
+}
+
+/// What a later version adds is passed over in what is stored and shown, and refused from whoever asks.
+#[test]
+fn a_schedule_that_a_later_version_has_saved() {
+    let known = json!({
+        "cron": "0 7 * * *", "time_zone": "Europe/Berlin", "paused": true,
+        "job": {
+            "agent": "research@1", "input": {"topic": "queues"}, "budget": {"tokens": 7}, "webhook": "https://example.com/",
+            "webhook_events": ["longhaul.AgentJobFailed"], "labels": {"by": "clock"}, "thread": "daily", "on_busy": "reject",
+            "priority": "interactive"
+        }
+    });
+    let request: ScheduleRequest = serde_json::from_value(known.clone()).unwrap();
+    assert_eq!(ScheduleRequest::stored(&known.to_string()).unwrap(), request, "nothing known is lost");
+    assert_eq!(ScheduleRequest::stored(&serde_json::to_string(&request).unwrap()).unwrap(), request);
+    for place in ["", "/job"] {
+        let mut later = known.clone();
+        later.pointer_mut(place).unwrap()["holidays"] = json!({"of": "DE-BE"});
+        assert_eq!(ScheduleRequest::stored(&later.to_string()).unwrap(), request, "{later}");
+        assert!(serde_json::from_value::<ScheduleRequest>(later.clone()).is_err(), "{later}");
+        let view =
+            json!({ "name": "nightly", "schedule": later, "changed_at": "x", "changed_by": "ada", "colour": "red" });
+        let list = json!({ "schedules": [view], "next": null });
+        let list: ScheduleList = serde_json::from_value(list).unwrap();
+        assert_eq!(list.schedules[0].schedule, request);
+    }
+    for (place, value) in [
+        ("/cron", Value::Null),
+        ("/job/budget/joules", json!(7)),
+        ("/job/priority", json!("urgent")),
+        ("/job/webhook_events", json!(["longhaul.AgentJobYawned"])),
+    ] {
+        let mut later = known.clone();
+        let (parent, name) = place.rsplit_once('/').unwrap();
+        later.pointer_mut(parent).unwrap()[name] = value;
+        assert!(ScheduleRequest::stored(&later.to_string()).is_err(), "{later}");
+    }
+    assert!(ScheduleRequest::stored(&format!("{known} 7")).is_err(), "what follows is spoilt");
 }
 
 #[test]

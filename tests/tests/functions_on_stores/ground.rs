@@ -76,16 +76,21 @@ impl Ground {
 
     /// Makes a job's item one that nobody can read.
     pub(crate) async fn spoil(&self, job: &JobRef) {
+        self.change((&format!("JOB#{}", job.job), "JOB"), "status", json!({ "S": "NEVER HEARD OF" })).await;
+        assert!(matches!(self.store.job(job).await, Err(StoreError::Corrupt { .. })));
+    }
+
+    /// Gives an attribute of an item another value, past our client.
+    pub(crate) async fn change(&self, (partition, sort): (&str, &str), attribute: &str, value: Value) {
         let asked = json!({
             "TableName": self.stores.dynamodb.table(),
-            "Key": { "PK": { "S": format!("JOB#{}", job.job) }, "SK": { "S": "JOB" } },
-            "UpdateExpression": "SET #status = :status",
+            "Key": { "PK": { "S": partition }, "SK": { "S": sort } },
+            "UpdateExpression": "SET #attribute = :value",
             "ConditionExpression": "attribute_exists(PK)",
-            "ExpressionAttributeNames": { "#status": "status" },
-            "ExpressionAttributeValues": { ":status": { "S": "NEVER HEARD OF" } },
+            "ExpressionAttributeNames": { "#attribute": attribute },
+            "ExpressionAttributeValues": { ":value": value },
         });
         self.call("UpdateItem", &asked).await;
-        assert!(matches!(self.store.job(job).await, Err(StoreError::Corrupt { .. })));
     }
 
     /// The paths of all objects, without what the server notes of them beside.

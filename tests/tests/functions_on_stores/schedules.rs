@@ -243,12 +243,50 @@ async fn one_that_cannot_be_read_holds_up_no_other() {
     let other = save(&ground, "b-second", &json!({})).await;
     assert_eq!(fire(&ground.store, NINE).await.unwrap(), Fired { submitted: 1, refused: 1, failed: 0 });
     assert_eq!(jobs(&ground).await, BTreeSet::from([of(&other, NINE)]));
-    // A later version may have saved it: it waits for that one, and says so.
+    // A later version may have given what it lacks another form: it waits for that one, and says so.
     let told = last(&ground, &spoiled).await;
     assert!(told.error.as_deref().is_some_and(|error| error.contains("cannot be read by this version")), "{told:?}");
     assert_eq!(stands(&ground, &spoiled).await.request, "{}");
     assert_eq!(fire(&ground.store, NINE.plus(MINUTE)).await.unwrap(), NONE);
     assert!(fire(&ground.deaf_store().await, NINE).await.is_err());
+}
+
+/// What a later version has added to one keeps it from nothing; one whose very item cannot be read is met again behind the
+/// others, removed like any, and said to be there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_later_version_saved_fires_or_waits_for_it() {
+    let ground = Ground::lay().await;
+    let more = save(&ground, "more", &json!({})).await;
+    let mut request: Value = serde_json::from_str(&more.request).unwrap();
+    request["holidays"] = json!("DE-BE");
+    request["job"]["room"] = json!("quiet");
+    let written = Schedule { request: request.to_string(), mark: fresh_nonce(), ..more.clone() };
+    assert!(ground.store.write_schedule(&written, Some(more.mark)).await.unwrap());
+    let newer = save(&ground, "a-newer", &json!({})).await;
+    let spoilt = save(&ground, "b-spoilt", &json!({})).await;
+    ground.change(("TENANT#acme", "SCHEDULE#a-newer"), "v", json!({ "N": "99" })).await;
+    ground.change(("TENANT#acme", "SCHEDULE#b-spoilt"), "last_write", json!({ "N": "7" })).await;
+
+    assert_eq!(fire(&ground.store, NINE).await.unwrap(), Fired { submitted: 1, refused: 0, failed: 2 });
+    assert_eq!(jobs(&ground).await, BTreeSet::from([of(&more, NINE)]));
+    assert_eq!(stands(&ground, &more).await.request, request.to_string(), "nothing of it is lost");
+    // Behind whatever is due by then, and there every minute for whoever runs this to see.
+    assert_eq!(fire(&ground.store, NINE.plus(MINUTE / 2)).await.unwrap(), NONE);
+    assert_eq!(fire(&ground.store, NINE.plus(MINUTE)).await.unwrap(), Fired { failed: 2, ..NONE });
+    let due = ground.store.due_schedules(NINE.plus(2 * MINUTE), 10).await.unwrap();
+    assert_eq!(due.len(), 2, "{due:?}");
+
+    let listed = ground.store.schedules(&acme()).await.unwrap();
+    let names: Vec<_> =
+        listed.into_iter().map(|one| one.map_or_else(|one| one.name, |one| one.name.to_string())).collect();
+    assert_eq!(names, ["a-newer", "b-spoilt", "more"]);
+    for schedule in [&newer, &spoilt] {
+        let removed = ground.store.remove_schedule(&acme(), &schedule.name).await.unwrap();
+        assert!(removed.is_some_and(|removed| removed.is_err()));
+        ground.store.set_schedule_aside(&acme(), &schedule.name, NINE.plus(3 * MINUTE)).await.unwrap();
+        assert_eq!(ground.store.schedule(&acme(), &schedule.name).await.unwrap(), None, "setting aside makes nothing");
+    }
+    assert_eq!(fire(&ground.store, NINE.plus(2 * MINUTE)).await.unwrap(), NONE);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

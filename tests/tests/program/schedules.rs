@@ -13,7 +13,10 @@ fn the_clock_submits_jobs_until_it_is_told_to_rest() {
     let input = json!({ "steps": 2 }).to_string();
     let put = ["schedules", "put", "minutely", "--cron", "* * * * *", "--time-zone", "Europe/Berlin"];
     let job = ["--agent", "agent-10", "--input", &input, "--label", "by=clock", "--json"];
-    let saved = stack.json(&[&put[..], &job[..]].concat());
+    // Its job does not fail, so that nobody is told.
+    let told = ["--webhook", "http://127.0.0.1:9/hook", "--webhook-event", "AgentJobFailed"];
+    let saved = stack.json(&[&put[..], &job[..], &told[..]].concat());
+    assert_eq!(saved["schedule"]["job"]["webhook_events"], json!(["longhaul.AgentJobFailed"]));
     assert_eq!((&saved["schedule"]["job"]["agent"], saved.get("last")), (&json!("agent-10@1"), None), "{saved}");
     let due = saved["next_at"].as_str().unwrap().to_owned();
 
@@ -32,6 +35,7 @@ fn the_clock_submits_jobs_until_it_is_told_to_rest() {
 
     let paused = stack.json(&["schedules", "pause", "minutely", "--json"]);
     assert_eq!((&paused["schedule"]["paused"], paused.get("next_at")), (&json!(true), None));
+    assert_eq!(paused["schedule"]["job"], saved["schedule"]["job"], "the rest of it stays");
     let table = stack.run(&["schedules", "list"]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
     assert!(table.contains("minutely") && table.contains("paused") && table.contains("job "), "{table}");

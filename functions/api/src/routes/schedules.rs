@@ -1,20 +1,19 @@
 //! Schedules: jobs that are submitted by the clock.
 
 use axum::extract::{Path, State};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use http::StatusCode;
-use longhaul::engine::Timestamp;
 use longhaul::engine::ids::ScheduleName;
 use longhaul::engine::limits::{SCHEDULE_BYTES_MAX, SCHEDULES_MAX};
+use longhaul::engine::{TenantId, Timestamp};
 use longhaul::outside::fresh_nonce;
 use longhaul::store::StoreError;
-use longhaul_aws::dynamo::Schedule;
+use longhaul_aws::dynamo::{Schedule, UnreadableSchedule};
 use longhaul_wire::problem::ProblemBody;
 use longhaul_wire::requests::parse;
-use longhaul_wire::schedules::{ScheduleList, ScheduleRequest, ScheduleView};
+use longhaul_wire::schedules::{self, FiringView, ScheduleList, ScheduleRequest, ScheduleView};
 use longhaul_wire::text::rfc3339;
 use longhaul_wire::{Caller, Problem, Scope};
-use serde::de::DeserializeOwned;
 
 use crate::answer::{Refused, json};
 use crate::definitions;
@@ -28,15 +27,21 @@ const WRITES_MAX: usize = 8;
 #[utoipa::path(
     get, path = "/v1/schedules", tag = "schedules", operation_id = "listSchedules",
     responses(
-        (status = 200, description = "All schedules, by name.", body = ScheduleList),
+        (status = 200, description = "All schedules, by name; those that cannot be read beside the others.", body = ScheduleList),
         (status = "default", description = "A problem.", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
 pub(super) async fn list(State(service): State<Service>, called: Called) -> Result<Response, Refused> {
     called.0.require(Scope::Read)?;
-    let schedules = service.store().schedules(&called.0.tenant).await?;
-    let schedules = schedules.iter().map(view).collect::<Result<Vec<_>, _>>()?;
-    Ok(json(StatusCode::OK, &ScheduleList { schedules }))
+    let tenant = &called.0.tenant;
+    let mut list = ScheduleList::default();
+    for schedule in service.store().schedules(tenant).await? {
+        match schedule.and_then(|schedule| view(&schedule)) {
+            Ok(view) => list.schedules.push(view),
+            Err(unreadable) => list.unreadable.push(named_alone(tenant, unreadable)),
+        }
+    }
+    Ok(json(StatusCode::OK, &list))
 }
 
 /// Shows a schedule with its last firing and its next.
@@ -56,7 +61,7 @@ pub(super) async fn get(
     called.0.require(Scope::Read)?;
     let schedule = service.store().schedule(&called.0.tenant, &named(&name)?).await?;
     let schedule = schedule.ok_or(Problem::NoSuchSchedule { schedule: name })?;
-    Ok(json(StatusCode::OK, &view(&schedule)?))
+    Ok(json(StatusCode::OK, &view(&schedule).map_err(|unreadable| unreadable.why)?))
 }
 
 /// Saves a schedule: a new one, or in the place of the one that has its name.
@@ -93,7 +98,8 @@ pub(super) async fn put(
     request.job.agent = card.reference().to_string();
     let (schedule, is_new) = save(&service, &called.0, &name, &request, next).await?;
     tracing::info!(%tenant, schedule = %name, is_new, "a schedule was saved");
-    Ok(json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &view(&schedule)?))
+    let view = view(&schedule).map_err(|unreadable| unreadable.why)?;
+    Ok(json(if is_new { StatusCode::CREATED } else { StatusCode::OK }, &view))
 }
 
 /// Writes a schedule in the place of what stands there; whether that was nothing.
@@ -122,7 +128,7 @@ async fn save(
             request: text.clone(),
             next: kept.and_then(|kept| kept.next).or(Some(next)).filter(|_| !request.paused),
             again: kept.and_then(|kept| kept.again),
-            last: found.as_ref().and_then(|found| found.last.clone()),
+            last: found.as_ref().and_then(|found| found.last.clone()).filter(|last| is_firing(last)),
             changed_at: now(),
             changed_by: caller.subject.clone(),
             mark: fresh_nonce(),
@@ -136,8 +142,13 @@ async fn save(
 
 /// Whether what stands there fires, at the times that are asked for now.
 fn comes_at_the_same_times(found: &Schedule, request: &ScheduleRequest) -> bool {
-    read::<ScheduleRequest>(found, &found.request)
+    ScheduleRequest::stored(&found.request)
         .is_ok_and(|stands| !stands.paused && (&stands.cron, &stands.time_zone) == (&request.cron, &request.time_zone))
+}
+
+/// Whether a firing can be read: one that nobody can goes when its schedule is saved anew.
+fn is_firing(last: &str) -> bool {
+    serde_json::from_str::<FiringView>(last).is_ok()
 }
 
 /// Removes a schedule. The jobs that it has submitted stay. The token needs `jobs:read` as well, since the answer shows it.
@@ -146,6 +157,7 @@ fn comes_at_the_same_times(found: &Schedule, request: &ScheduleRequest) -> bool 
     params(("name" = String, Path, description = "The schedule")),
     responses(
         (status = 200, description = "The schedule as it was.", body = ScheduleView),
+        (status = 204, description = "It is removed, and could not be read."),
         (status = "default", description = "A problem.", body = ProblemBody, content_type = "application/problem+json"),
     )
 )]
@@ -156,10 +168,17 @@ pub(super) async fn delete(
 ) -> Result<Response, Refused> {
     called.0.require(Scope::Write)?;
     called.0.require(Scope::Read)?;
-    let removed = service.store().remove_schedule(&called.0.tenant, &named(&name)?).await?;
-    let removed = removed.ok_or(Problem::NoSuchSchedule { schedule: name })?;
-    tracing::info!(tenant = %called.0.tenant, schedule = %removed.name, "a schedule was removed");
-    Ok(json(StatusCode::OK, &view(&removed)?))
+    let tenant = &called.0.tenant;
+    let removed = service.store().remove_schedule(tenant, &named(&name)?).await?;
+    let removed = removed.ok_or_else(|| Problem::NoSuchSchedule { schedule: name.clone() })?;
+    tracing::info!(%tenant, schedule = name, "a schedule was removed");
+    match removed.and_then(|schedule| view(&schedule)) {
+        Ok(view) => Ok(json(StatusCode::OK, &view)),
+        Err(unreadable) => {
+            named_alone(tenant, unreadable);
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
+    }
 }
 
 fn named(name: &str) -> Result<ScheduleName, Problem> {
@@ -171,20 +190,24 @@ fn below_job(Refused(problem): Refused) -> Refused {
     Refused(problem.below("/job"))
 }
 
-fn view(schedule: &Schedule) -> Result<ScheduleView, Refused> {
+fn view(schedule: &Schedule) -> Result<ScheduleView, UnreadableSchedule> {
+    let unreadable = |error: serde_json::Error| UnreadableSchedule {
+        name: schedule.name.to_string(),
+        why: StoreError::Corrupt { what: "what it asks for".to_owned(), detail: error.to_string() },
+    };
     Ok(ScheduleView {
         name: schedule.name.to_string(),
-        schedule: read(schedule, &schedule.request)?,
+        schedule: ScheduleRequest::stored(&schedule.request).map_err(unreadable)?,
         next_at: schedule.next.map(rfc3339),
-        last: schedule.last.as_deref().map(|last| read(schedule, last)).transpose()?,
+        last: schedule.last.as_deref().map(serde_json::from_str).transpose().map_err(unreadable)?,
         changed_at: rfc3339(schedule.changed_at),
         changed_by: schedule.changed_by.clone(),
     })
 }
 
-fn read<T: DeserializeOwned>(schedule: &Schedule, text: &str) -> Result<T, StoreError> {
-    serde_json::from_str(text).map_err(|error| StoreError::Corrupt {
-        what: format!("the schedule {}", schedule.name),
-        detail: error.to_string(),
-    })
+/// What its owner is told of a schedule that cannot be read. Whoever runs the deployment finds it in the log.
+fn named_alone(tenant: &TenantId, unreadable: UnreadableSchedule) -> schedules::UnreadableSchedule {
+    let UnreadableSchedule { name, why } = unreadable;
+    tracing::error!(%tenant, schedule = name, error = %why, "a schedule cannot be read by this version");
+    schedules::UnreadableSchedule { name, detail: why.to_string() }
 }

@@ -80,6 +80,14 @@ export function fieldsOf(schema: Schema): Field[] | undefined {
   return [...fields.filter((field) => field.required), ...fields.filter((field) => !field.required)];
 }
 
+/** Whether fields show all that an input holds. */
+export function isCovered(fields: Field[], input: unknown): boolean {
+  if (input === undefined) return true;
+  if (typeof input !== "object" || input === null || Array.isArray(input)) return false;
+  const names = new Set(fields.map((field) => field.name));
+  return Object.keys(input).every((name) => names.has(name));
+}
+
 /** What stands in a field for a value. */
 export function shown(kind: FieldKind, value: unknown): string {
   if (value === undefined) return "";
@@ -140,12 +148,28 @@ function readJson(schema: Schema, text: string): Read {
   }
 }
 
-/** What the server has against a field of the input, by the field's name; what it has against the whole stands under "". */
+/**
+ * What the server has against a field of the input, by the field's name; what it has against the whole stands under "". The
+ * input of a schedule stands in its job.
+ */
 export function faultsByField(violations: { field: string; detail: string }[]): Record<string, string> {
   const faults: Record<string, string> = {};
   for (const { field, detail } of violations) {
-    const name = /^\/input\/([^/]+)/.exec(field)?.[1]?.replaceAll("~1", "/").replaceAll("~0", "~") ?? "";
+    const name = /^(?:\/job)?\/input\/([^/]+)/.exec(field)?.[1]?.replaceAll("~1", "/").replaceAll("~0", "~") ?? "";
     faults[name] = faults[name] ? `${faults[name]}; ${detail}` : detail;
   }
   return faults;
 }
+
+/** Labels out of lines of `name=value`. */
+export function labelsOf(text: string): Record<string, string> {
+  const lines = text.split("\n").map((line) => line.trim()).filter((line) => line !== "");
+  return Object.fromEntries(lines.map((line) => {
+    const at = line.indexOf("=");
+    return at < 0 ? [line, ""] : [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+  }));
+}
+
+/** The lines of labels. */
+export const labelsText = (labels: Record<string, string> = {}): string =>
+  Object.entries(labels).map(([name, value]) => `${name}=${value}`).join("\n");

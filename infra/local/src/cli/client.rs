@@ -6,9 +6,9 @@ use futures::StreamExt;
 use longhaul_engine::JobId;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Method, RequestBuilder, StatusCode};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use longhaul_wire::agents::{AgentList, AgentView};
 use longhaul_wire::erasures::{EraseRequest, ErasureList, ErasureView};
@@ -20,7 +20,7 @@ use longhaul_wire::problem::ProblemBody;
 use longhaul_wire::requests::{
     CancelRequest, ForkRequest, ReplayRequest, SignalRequest, SubmitRequest, TenantSettings,
 };
-use longhaul_wire::schedules::{ScheduleList, ScheduleRequest, ScheduleView};
+use longhaul_wire::schedules::{ScheduleList, ScheduleView};
 use longhaul_wire::{JobView, limits};
 
 use super::CliError;
@@ -197,13 +197,24 @@ impl Client {
         self.get(&format!("/v1/schedules/{}", segment(name)), &[]).await
     }
 
-    pub(super) async fn put_schedule(&self, name: &str, schedule: &ScheduleRequest) -> Result<ScheduleView, CliError> {
+    /// What a schedule's owner asked for, to be changed in a part and put again.
+    pub(super) async fn schedule_request(&self, name: &str) -> Result<Map<String, Value>, CliError> {
+        #[derive(Deserialize)]
+        struct Shown {
+            schedule: Map<String, Value>,
+        }
+        let shown: Shown = self.get(&format!("/v1/schedules/{}", segment(name)), &[]).await?;
+        Ok(shown.schedule)
+    }
+
+    pub(super) async fn put_schedule(&self, name: &str, schedule: &impl Serialize) -> Result<ScheduleView, CliError> {
         let path = format!("/v1/schedules/{}", segment(name));
         let call = self.request(Method::PUT, &path).json(schedule);
         self.send("PUT", &path, call).await
     }
 
-    pub(super) async fn delete_schedule(&self, name: &str) -> Result<ScheduleView, CliError> {
+    /// Removes a schedule; none where it could not be read.
+    pub(super) async fn delete_schedule(&self, name: &str) -> Result<Option<ScheduleView>, CliError> {
         let path = format!("/v1/schedules/{}", segment(name));
         let call = self.request(Method::DELETE, &path);
         self.send("DELETE", &path, call).await
@@ -325,10 +336,12 @@ impl Client {
         let status = answer.status();
         let body = answer.bytes().await.map_err(unreachable)?;
         let strange = || CliError::Strange { method, url: url.clone(), status: status.as_u16() };
+        // Who may be answered without a body asks for an `Option`.
+        let body: &[u8] = if status == StatusCode::NO_CONTENT { b"null" } else { &body };
         if status.is_success() {
-            return serde_json::from_slice(&body).map(|answer| (status, answer)).map_err(|_| strange());
+            return serde_json::from_slice(body).map(|answer| (status, answer)).map_err(|_| strange());
         }
-        match serde_json::from_slice::<ProblemBody>(&body) {
+        match serde_json::from_slice::<ProblemBody>(body) {
             Ok(problem) if status != StatusCode::OK => {
                 Err(CliError::Refused { method, url, problem: Box::new(problem) })
             }

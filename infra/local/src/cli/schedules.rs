@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use longhaul_wire::schedules::{ScheduleRequest, ScheduleView};
+use serde_json::json;
 
 use super::connect::Connected;
 use super::jobs::print_or_json;
@@ -85,7 +86,7 @@ pub(super) async fn run(connected: &Connected, command: SchedulesCommand) -> Res
     let client = &connected.client;
     let (view, output) = match command {
         SchedulesCommand::Ls { output } => {
-            return print_or_json(&client.schedules().await?, output, |list| tables::schedules(&list.schedules));
+            return print_or_json(&client.schedules().await?, output, tables::schedules);
         }
         SchedulesCommand::Show { name, output } => (client.schedule(&name).await?, output),
         SchedulesCommand::Put(put) => {
@@ -96,13 +97,22 @@ pub(super) async fn run(connected: &Connected, command: SchedulesCommand) -> Res
         SchedulesCommand::Resume { name, output } => (rest(connected, &name, false).await?, output),
         SchedulesCommand::Delete { name, output } => {
             let removed = client.delete_schedule(&name).await?;
-            return print_or_json(&removed, output, |removed| format!("removed the schedule {}", removed.name));
+            return match removed {
+                Some(removed) => {
+                    print_or_json(&removed, output, |removed| format!("removed the schedule {}", removed.name))
+                }
+                None => print_or_json(&json!({ "name": name }), output, |_| {
+                    "removed a schedule that could not be read".to_owned()
+                }),
+            };
         }
     };
     print_or_json(&view, output, tables::schedule)
 }
 
 async fn rest(connected: &Connected, name: &str, paused: bool) -> Result<ScheduleView, CliError> {
-    let ScheduleView { schedule, .. } = connected.client.schedule(name).await?;
-    connected.client.put_schedule(name, &ScheduleRequest { paused, ..schedule }).await
+    // As it is shown, with what a later api may say of it.
+    let mut schedule = connected.client.schedule_request(name).await?;
+    schedule.insert("paused".to_owned(), json!(paused));
+    connected.client.put_schedule(name, &schedule).await
 }

@@ -5,7 +5,7 @@ use longhaul_engine::job::Status;
 use longhaul_wire::agents::AgentView;
 use longhaul_wire::jobs::{DeadLetterList, JobList, Usage};
 use longhaul_wire::journal::EntryView;
-use longhaul_wire::schedules::ScheduleView;
+use longhaul_wire::schedules::{ScheduleList, ScheduleView};
 use longhaul_wire::{AgentCard, JobView};
 use serde_json::Value;
 
@@ -128,8 +128,9 @@ pub(super) fn agent(view: &AgentView) -> Result<String, serde_json::Error> {
 }
 
 /// A list of schedules.
-pub(super) fn schedules(schedules: &[ScheduleView]) -> String {
-    if schedules.is_empty() {
+pub(super) fn schedules(list: &ScheduleList) -> String {
+    let ScheduleList { schedules, unreadable } = list;
+    if schedules.is_empty() && unreadable.is_empty() {
         return "no schedules".to_owned();
     }
     let mut table = table(&["SCHEDULE", "CRON", "TIME ZONE", "AGENT", "NEXT", "LAST"]);
@@ -141,6 +142,17 @@ pub(super) fn schedules(schedules: &[ScheduleView]) -> String {
             view.schedule.job.agent.clone(),
             next_firing(view),
             last_firing(view),
+        ]);
+    }
+    for one in unreadable {
+        let nothing = String::new;
+        table.add_row([
+            one.name.clone(),
+            nothing(),
+            nothing(),
+            nothing(),
+            nothing(),
+            format!("unreadable: {}", one.detail),
         ]);
     }
     super::output::plain(&table.to_string())

@@ -25,6 +25,7 @@ use longhaul_engine::{
     AgentRef, Batch, Entry, Epoch, Erasure, ErasureId, ErrorClass, Failure, Job, JobId, JobState, Nonce, Seq,
     SessionId, StepKey, Timestamp,
 };
+use longhaul_wire::schedules::ScheduleRequest;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -222,7 +223,18 @@ fn schedules_that_wait_and_that_rest() {
     for (name, schedule) in [("schedule", fresh), ("schedule-waits-for-room", waits), ("schedule-paused", rests)] {
         holds(name, &shape(&schedules::encode(&schedule)));
         assert_eq!(schedules::decode(&item(name)).unwrap(), schedule);
+        assert!(ScheduleRequest::stored(&schedule.request).is_ok(), "{name}");
     }
+}
+
+/// One that a later version has saved, with attributes and fields that nobody knows yet.
+#[test]
+fn a_schedule_of_a_later_version() {
+    let later = schedules::decode(&item("schedule-of-a-later-version")).unwrap();
+    let now = schedules::decode(&item("schedule")).unwrap();
+    assert_eq!(schedules::Schedule { request: now.request.clone(), ..later.clone() }, now);
+    let read = |schedule: &schedules::Schedule| ScheduleRequest::stored(&schedule.request).unwrap();
+    assert_eq!(read(&later), read(&now));
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub(crate) use keys::{
     tenant_connection_sort, tenant_partition,
 };
 pub use lists::{Cursor, JobFilter, JobPage, JobSummary};
-pub use schedules::Schedule;
+pub use schedules::{Schedule, UnreadableSchedule};
 pub use stream::StreamedBatch;
 pub(crate) use table::{DUE_AT, DUE_SHARD, TENANT};
 pub use table::{DUE_INDEX, EXPIRY_ATTRIBUTE, JOBS_INDEX, SEARCH_INDEX, table_definition};

@@ -4,6 +4,7 @@
 //! everything else in the partition, and it fires no more. What it submits is JSON text here: this room keeps it and does
 //! not look inside.
 
+use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use longhaul::store::StoreError;
 use longhaul_engine::ids::{Nonce, ScheduleName};
 use longhaul_engine::{TenantId, Timestamp, limits};
@@ -11,7 +12,7 @@ use longhaul_engine::{TenantId, Timestamp, limits};
 use super::attributes::{Item, Reader, mark, number, text, time};
 use super::keys::{PK, SCHEDULE_PREFIX, SCHEDULE_SHARD, SK, key, schedule_sort, tenant_partition};
 use super::table::{DUE_AT, DUE_INDEX, DUE_SHARD, TENANT};
-use super::{AwsStore, unavailable};
+use super::{AwsStore, refused, unavailable};
 
 /// A schedule as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +37,17 @@ pub struct Schedule {
     pub mark: Nonce,
 }
 
+/// A schedule that stands in its tenant's partition and that this version cannot read.
+#[derive(Debug, thiserror::Error)]
+#[error("the schedule {name}")]
+pub struct UnreadableSchedule {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    #[source]
+    pub why: StoreError,
+}
+
 impl AwsStore {
     /// Reads a schedule.
     ///
@@ -52,11 +64,11 @@ impl AwsStore {
         answer.item.as_ref().map(decode).transpose()
     }
 
-    /// A tenant's schedules, by name: [`limits::SCHEDULES_MAX`] at most.
+    /// A tenant's schedules, by name: some [`limits::SCHEDULES_MAX`]. One that cannot be read hides no other.
     ///
     /// # Errors
     /// Store errors.
-    pub async fn schedules(&self, tenant: &TenantId) -> Result<Vec<Schedule>, StoreError> {
+    pub async fn schedules(&self, tenant: &TenantId) -> Result<Vec<Result<Schedule, UnreadableSchedule>>, StoreError> {
         let query = self
             .dynamodb()
             .query()
@@ -68,7 +80,7 @@ impl AwsStore {
         let mut schedules = Vec::new();
         let mut items = query.into_paginator().items().send();
         while let Some(item) = items.next().await {
-            schedules.push(decode(&item.map_err(|error| unavailable("listing schedules", error))?)?);
+            schedules.push(stands(&item.map_err(|error| unavailable("listing schedules", error))?));
         }
         Ok(schedules)
     }
@@ -85,7 +97,7 @@ impl AwsStore {
         }
     }
 
-    /// Removes a schedule and gives it as it was; none where there is none. What it has submitted stays.
+    /// Removes a schedule, readable or not, and gives it as it was; none where there is none. What it has submitted stays.
     ///
     /// # Errors
     /// Store errors.
@@ -93,7 +105,7 @@ impl AwsStore {
         &self,
         tenant: &TenantId,
         name: &ScheduleName,
-    ) -> Result<Option<Schedule>, StoreError> {
+    ) -> Result<Option<Result<Schedule, UnreadableSchedule>>, StoreError> {
         let delete = self
             .dynamodb()
             .delete_item()
@@ -101,7 +113,39 @@ impl AwsStore {
             .set_key(Some(key(tenant_partition(tenant), schedule_sort(name))))
             .return_values(aws_sdk_dynamodb::types::ReturnValue::AllOld);
         let answer = Box::pin(delete.send()).await.map_err(|error| unavailable("removing a schedule", error))?;
-        answer.attributes.as_ref().map(decode).transpose()
+        Ok(answer.attributes.as_ref().map(stands))
+    }
+
+    /// Moves one that could not be looked at behind the others that are due, whatever else its item holds: however many
+    /// there are of its kind, the rest fire.
+    ///
+    /// # Errors
+    /// Store errors.
+    pub async fn set_schedule_aside(
+        &self,
+        tenant: &TenantId,
+        name: &ScheduleName,
+        until: Timestamp,
+    ) -> Result<(), StoreError> {
+        let update = self
+            .dynamodb()
+            .update_item()
+            .table_name(self.table())
+            .set_key(Some(key(tenant_partition(tenant), schedule_sort(name))))
+            .update_expression("SET due_at = :until")
+            // Nobody makes an item of a schedule that is removed meanwhile, or has one wait that rests.
+            .condition_expression("due_at < :until")
+            .expression_attribute_values(":until", time(until));
+        match Box::pin(update.send()).await {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                refused("setting a schedule aside", error, |error| match error {
+                    UpdateItemError::ConditionalCheckFailedException(failed) => Some(failed.item()),
+                    _ => None,
+                })?;
+                Ok(())
+            }
+        }
     }
 
     /// Schedules to be looked at by `until`, earliest first. May lag behind writes.
@@ -146,6 +190,14 @@ fn named(item: &Item) -> Result<(TenantId, ScheduleName), StoreError> {
         return Err(reader.corrupt(PK, "it is not its tenant's"));
     }
     Ok((tenant, name))
+}
+
+/// The schedule of an item, or its name and why it cannot be read.
+fn stands(item: &Item) -> Result<Schedule, UnreadableSchedule> {
+    decode(item).map_err(|why| {
+        let sort = Reader::unversioned(item, "a schedule").text(SK).unwrap_or_default();
+        UnreadableSchedule { name: sort.strip_prefix(SCHEDULE_PREFIX).unwrap_or(sort).to_owned(), why }
+    })
 }
 
 pub(super) fn encode(schedule: &Schedule) -> Item {
