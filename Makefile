@@ -208,7 +208,7 @@ $(DEPLOY)-ministack/installed: tests/deploy/requirements-ministack.txt
 # Four packages where template.yaml looks for them: target/lambda/<function>/ with the binary, the list of what is in it
 # (CycloneDX), and beside the worker's the documents. ARCHITECTURE=x86_64 for the other processor.
 package: $(CARGO_LAMBDA) $(CARGO_CYCLONEDX)
-	PATH="$(abspath $(TOOLS))/bin:$$PATH" cargo lambda build --release --locked --disable-optimizations \
+	PATH="$(abspath $(TOOLS))/bin:$$PATH" cargo lambda build --profile lambda --locked --disable-optimizations \
 	    --target $(TRIPLE).$(GLIBC) --output-format binary --lambda-dir target/lambda $(FUNCTIONS:%=-p %) $(FUNCTIONS:%=--bin %)
 	$(TOOLS)/bin/python tests/deploy/bills.py $(CARGO_CYCLONEDX) $(TRIPLE) target/lambda
 	rm -rf target/lambda/longhaul-worker/documents

@@ -3,9 +3,12 @@
 //! An object is written before the item that names it and never changed, so a reader that finds the key finds the
 //! object. One that no item names (its writer lost a race) is removed with its job.
 
+use std::cell::RefCell;
+
 use aws_sdk_s3::primitives::ByteStream;
 use longhaul::store::StoreError;
 use longhaul_engine::{JobId, Nonce, Seq};
+use zstd::bulk::{Compressor, Decompressor};
 
 use crate::clients::Clients;
 
@@ -14,6 +17,14 @@ use crate::clients::Clients;
 const UNPACKED_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Compression effort: zstd's own default, about 300 MB/s.
 const ZSTD_LEVEL: i32 = 3;
+/// Payloads up to this many bytes are compressed in a workspace that is kept: making one costs more than compressing a
+/// step. It grows with what goes through it, so that larger payloads, of which there are few, get one of their own.
+const KEPT_BYTES_MAX: usize = 64 * 1024;
+
+thread_local! {
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
 
 /// The prefix of all objects of a job.
 pub(crate) fn prefix(job: JobId) -> String {
@@ -32,8 +43,16 @@ pub(crate) fn input_key(job: JobId, nonce: Nonce) -> String {
 
 /// Compresses a payload.
 pub(crate) fn pack(text: &str) -> Result<Vec<u8>, StoreError> {
-    zstd::bulk::compress(text.as_bytes(), ZSTD_LEVEL)
-        .map_err(|source| StoreError::Unavailable { action: "compressing a payload", source: source.into() })
+    let compress = || {
+        if text.len() > KEPT_BYTES_MAX {
+            return zstd::bulk::compress(text.as_bytes(), ZSTD_LEVEL);
+        }
+        COMPRESSOR.with_borrow_mut(|kept| match kept {
+            Some(compressor) => compressor.compress(text.as_bytes()),
+            None => kept.insert(Compressor::new(ZSTD_LEVEL)?).compress(text.as_bytes()),
+        })
+    };
+    compress().map_err(|source| StoreError::Unavailable { action: "compressing a payload", source: source.into() })
 }
 
 /// Restores a compressed payload.
@@ -45,7 +64,12 @@ pub(crate) fn unpack(packed: &[u8], what: &str) -> Result<String, StoreError> {
         .and_then(|size| usize::try_from(size).ok())
         .filter(|size| *size <= UNPACKED_BYTES_MAX)
         .ok_or_else(|| corrupt("its compressed form has no usable size".to_owned()))?;
-    let bytes = zstd::bulk::decompress(packed, size).map_err(|error| corrupt(format!("cannot unpack it: {error}")))?;
+    let bytes = DECOMPRESSOR
+        .with_borrow_mut(|kept| match kept {
+            Some(decompressor) => decompressor.decompress(packed, size),
+            None => kept.insert(Decompressor::new()?).decompress(packed, size),
+        })
+        .map_err(|error| corrupt(format!("cannot unpack it: {error}")))?;
     String::from_utf8(bytes).map_err(|_| corrupt("it is no UTF-8 text".to_owned()))
 }
 
@@ -89,6 +113,7 @@ mod tests {
         damaged.truncate(packed.len() / 2);
         for bytes in [damaged, b"{}".to_vec(), Vec::new()] {
             assert!(matches!(unpack(&bytes, "it"), Err(StoreError::Corrupt { .. })));
+            assert_eq!(unpack(&packed, "it").unwrap(), text, "the next one does not suffer for it");
         }
     }
 }

@@ -33,8 +33,9 @@ const RETRY_WAIT_MAX_MS: u64 = 1_000;
 /// Time to reach a server of the same region.
 const CONNECT_SECONDS_MAX: u64 = 2;
 /// Time for one try: fifty times what a slow DynamoDB write takes, so that a lost packet costs no more than this.
-const TRY_SECONDS_MAX: u64 = 3;
-/// Time for a call with all its tries: below the silence after which a session counts as dead.
+pub(crate) const TRY_SECONDS_MAX: u64 = 3;
+/// Time for a call with all its tries: with the first try of [`crate::first_try`] below the silence after which a session
+/// counts as dead.
 const CALL_SECONDS_MAX: u64 = 10;
 /// Time for one try of a transfer from or to S3: the largest payload on a slow link.
 const TRANSFER_TRY_SECONDS_MAX: u64 = 15;
@@ -121,9 +122,27 @@ impl Clients {
         Ok(format!("https://{service}.{region}.{domain}"))
     }
 
+    /// The address of the table's service; none where only the SDK knows it.
+    pub(crate) fn table_endpoint(&self) -> Option<String> {
+        if let Some(url) = &self.aws.dynamodb_url {
+            return Some(url.trim_end_matches('/').to_owned());
+        }
+        let wished = self.shared.endpoint_url().is_some()
+            || self.shared.use_fips().unwrap_or_default()
+            || self.shared.use_dual_stack().unwrap_or_default();
+        let region = self.shared.region()?.as_ref();
+        // Partitions with domains of their own.
+        let apart = region.contains("-iso") || region.starts_with("eusc-");
+        if wished || apart { None } else { self.endpoint("dynamodb").ok() }
+    }
+
     /// Makes a call that no SDK makes, once and within `limit`.
     pub(crate) async fn send_signed(&self, operation: &str, call: Call, limit: Duration) -> Result<Answer, CallError> {
         self.counts.count(operation);
+        self.send_uncounted(call, limit).await
+    }
+
+    pub(crate) async fn send_uncounted(&self, call: Call, limit: Duration) -> Result<Answer, CallError> {
         let credentials = self.role.get().await.map_err(CallError::Credentials)?;
         let settings =
             HttpConnectorSettings::builder().connect_timeout(Duration::from_secs(CONNECT_SECONDS_MAX)).build();
@@ -192,6 +211,11 @@ fn credentials(key: &AccessKey) -> Credentials {
         None,
         "environment",
     )
+}
+
+/// For a call whose first try was made without the SDK.
+pub(crate) fn later_tries() -> aws_sdk_dynamodb::config::Builder {
+    aws_sdk_dynamodb::config::Builder::new().retry_config(retries().with_max_attempts(TRIES_MAX - 1))
 }
 
 fn retries() -> RetryConfig {

@@ -13,6 +13,7 @@ pub mod counts;
 pub mod credentials;
 pub mod deliveries;
 pub mod dynamo;
+mod first_try;
 pub mod functions;
 mod kept;
 pub mod metrics;

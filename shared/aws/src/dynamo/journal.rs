@@ -5,12 +5,17 @@ use aws_sdk_dynamodb::types::ReturnValuesOnConditionCheckFailure;
 use futures::{StreamExt, TryStreamExt};
 use longhaul::store::{Append, JobRef, StoreError};
 use longhaul_engine::{Batch, JobId, Seq, limits};
+use serde::{Deserialize, Serialize};
 
 use super::attributes::{Item, Reader, text};
 use super::batch_item::{self, Decoded, StoredEntries};
 use super::keys::{BATCH_AT_MAX, BATCH_LAST, BATCH_PREFIX, SK, batch_sort, job_partition, key};
 use super::{AwsStore, refused, unavailable};
 use crate::claim_check;
+use crate::first_try::Said;
+
+/// Nothing stands there.
+const NEW: &str = "attribute_not_exists(PK)";
 
 /// Large batches fetched from the bucket at a time: each may be some megabytes of a small function's memory.
 const FETCHES_MAX: usize = 4;
@@ -22,27 +27,67 @@ impl AwsStore {
         if let StoredEntries::Referenced { key, packed } = &mut entries {
             claim_check::put(&self.clients, self.bucket(), key, std::mem::take(packed)).await?;
         }
-        let put = self
-            .dynamodb()
-            .put_item()
-            .table_name(self.table())
-            .set_item(Some(batch_item::encode(job, batch, entries)))
-            .condition_expression("attribute_not_exists(PK)")
-            .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
-        let error = match Box::pin(put.send()).await {
-            Ok(_) => return Ok(Append::Written),
-            Err(error) => error,
+        let item = batch_item::encode(job, batch, entries);
+        let found = match self.try_put_new(&item).await {
+            Some(Put::Done) => return Ok(Append::Written),
+            Some(Put::Refused(found)) => found,
+            Some(Put::Never(why)) => return Err(unavailable(ACTION, why)),
+            None => {
+                let put = self
+                    .dynamodb()
+                    .put_item()
+                    .table_name(self.table())
+                    .set_item(Some(item))
+                    .condition_expression(NEW)
+                    .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
+                let put = put.customize().config_override(crate::clients::later_tries());
+                let error = match Box::pin(put.send()).await {
+                    Ok(_) => return Ok(Append::Written),
+                    Err(error) => error,
+                };
+                refused(ACTION, error, |error| match error {
+                    PutItemError::ConditionalCheckFailedException(failed) => Some(failed.item()),
+                    _ => None,
+                })?
+            }
         };
-        let found = refused(ACTION, error, |error| match error {
-            PutItemError::ConditionalCheckFailedException(failed) => Some(failed.item()),
-            _ => None,
-        })?;
         // Batches are only ever removed with their whole job, long after its end.
         let found = batch_item::decode(&found.ok_or(StoreError::Missing { job: job.job })?)?;
         if found.batch.nonce == batch.nonce {
             return Ok(Append::Written);
         }
         Ok(Append::Conflict(Box::new(self.whole_batch(found).await?)))
+    }
+
+    /// Tries once, without the SDK, to put an item where nothing stands. None where the SDK is to be asked.
+    async fn try_put_new(&self, item: &Item) -> Option<Put> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "PascalCase")]
+        struct Request<'a> {
+            table_name: &'a str,
+            item: serde_dynamo::Item,
+            condition_expression: &'static str,
+            return_values_on_condition_check_failure: &'static str,
+        }
+        #[derive(Deserialize)]
+        struct Refusal {
+            #[serde(rename = "Item")]
+            item: Option<serde_dynamo::Item>,
+        }
+        let request = Request {
+            table_name: self.table(),
+            item: item.clone().into(),
+            condition_expression: NEW,
+            return_values_on_condition_check_failure: "ALL_OLD",
+        };
+        match Box::pin(self.clients().try_write("PutItem", serde_json::to_vec(&request).ok()?)).await? {
+            Said::Done => Some(Put::Done),
+            Said::Never(why) => Some(Put::Never(why)),
+            Said::Refused(body) => {
+                let refusal: Refusal = serde_json::from_slice(&body).ok()?;
+                Some(Put::Refused(refusal.item.map(Item::from)))
+            }
+        }
     }
 
     pub(super) async fn get_batch(&self, job: JobId, at: Seq) -> Result<Option<Batch>, StoreError> {
@@ -115,6 +160,16 @@ impl AwsStore {
         }
         Ok(batch)
     }
+}
+
+/// What became of a put where nothing was to stand.
+enum Put {
+    /// It is done.
+    Done,
+    /// This stands there; nothing, if it went away in that moment.
+    Refused(Option<Item>),
+    /// It cannot be done.
+    Never(String),
 }
 
 /// Whether a journal goes on behind what was read.
