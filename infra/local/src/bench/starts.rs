@@ -1,5 +1,6 @@
 //! Cold start and memory of each function: a process, started against a Lambda Runtime API that only waits for its poll.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -63,15 +64,19 @@ async fn once(function: &str, program: &Path, arguments: &[&str]) -> Result<(Dur
     let mut process = command.spawn().map_err(BenchError::io(format!("{} cannot be started", program.display())))?;
     let polled = async {
         let (connection, _) = runtime.accept().await?;
-        let mut line = String::new();
-        BufReader::new(connection).read_line(&mut line).await?;
-        Ok(started_at.elapsed())
+        let (mut line, mut connection) = (String::new(), BufReader::new(connection));
+        connection.read_line(&mut line).await?;
+        Ok((started_at.elapsed(), connection))
     };
-    let first_poll = timeout(PATIENCE, polled)
+    // A function whose poll is cut off ends, and what has ended has no memory to be measured.
+    let (first_poll, _connection) = timeout(PATIENCE, polled)
         .await
         .map_err(BenchError::late("a function's first poll"))?
         .map_err(BenchError::io("a function's first poll was broken"))?;
-    let resident = process.id().and_then(resident_bytes).unwrap_or_default();
+    let resident = process
+        .id()
+        .and_then(resident_bytes)
+        .ok_or_else(|| BenchError::io("a function ended before its memory was read")(io::ErrorKind::NotFound.into()))?;
     let _ended = process.kill().await;
     Ok((first_poll, resident))
 }
