@@ -16,6 +16,9 @@ use serde::Serialize;
 /// When to try again after the store gave no usable answer: the SDK has tried for longer by itself.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
+/// What is said of a field that names a position or step. Which field that is, the routes know.
+pub(crate) const NO_POSITION: &str = "names a position or step that the job does not have";
+
 /// A request that is answered with a problem. The problem travels in the response's extensions; `frame` writes the
 /// body, which names the request.
 #[derive(Debug)]
@@ -75,7 +78,7 @@ impl Refused {
             OutsideError::Ended => Self(Problem::JobEnded { status: None }),
             OutsideError::Full => Self(Problem::JobFull),
             OutsideError::NotReplayable => Self(Problem::NotReplayable { status: None }),
-            OutsideError::NoPosition => Self(Problem::field("", "names a position or step that the job does not have")),
+            OutsideError::NoPosition => Self(Problem::field("", NO_POSITION)),
             OutsideError::Repeats { effects } => Self(Problem::RepeatsEffects { effects }),
             OutsideError::ThreadBusy { by } => Self(Problem::ThreadBusy { job: by }),
             OutsideError::ThreadFull => Self(Problem::ThreadFull),

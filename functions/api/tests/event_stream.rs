@@ -205,6 +205,23 @@ async fn a_job_that_was_just_opened_again_ends_no_reader() {
     assert_eq!(list.body["ended"], json!(true));
 }
 
+/// A reader who knows of more events than there are is not kept for ever: the stream ends with the job, and where the journal
+/// comes up to him it goes on.
+#[tokio::test]
+async fn who_is_ahead_of_the_journal_is_let_go_at_its_end() {
+    let world = World::new().await;
+    let job = submitted(&world).await;
+    world.drive("acme", job, vec![claimed(), shown(2)]).await;
+    let far = Reader::open(&world, &token(&world), job, Some("100")).await.unwrap();
+    let near = Reader::open(&world, &token(&world), job, Some("3")).await.unwrap();
+    let amid = Reader::open(&world, &token(&world), job, Some("4")).await.unwrap();
+    world.drive("acme", job, vec![shown(3)]).await;
+    world.drive("acme", job, vec![shown(4), completed()]).await;
+    assert_eq!(far.rest().await, [0_u64; 0]);
+    assert_eq!(near.rest().await, [4, 5]);
+    assert_eq!(amid.rest().await, [5], "in the middle of a batch");
+}
+
 /// The address that gives whole answers says where the stream is, and the one that streams does nothing else.
 #[tokio::test]
 async fn a_stream_is_given_where_it_can_be() {

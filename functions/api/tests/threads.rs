@@ -120,6 +120,8 @@ async fn a_thread_has_a_bound_and_a_list() {
     }
     let full = world.by("acme").post("/v1/jobs", &talk(&json!({}))).await;
     assert_eq!((full.status, full.problem()), (StatusCode::CONFLICT, "thread-full"), "{}", full.text);
+    let clears = world.by("acme").post("/v1/jobs", &talk(&json!({ "on_busy": "interrupt" }))).await;
+    assert_eq!(clears.status, StatusCode::ACCEPTED, "{}", clears.text);
     for job in [jobs[0], jobs[1]] {
         let reference = JobRef { tenant: "acme".parse().unwrap(), job };
         world.store.put_places(&world.store.job(&reference).await.unwrap().unwrap().order).await.unwrap();

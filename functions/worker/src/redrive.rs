@@ -4,7 +4,7 @@
 
 use longhaul::engine::Timestamp;
 use longhaul::engine::entry::Edit;
-use longhaul::engine::job::JobState;
+use longhaul::engine::job::{JobState, Origin};
 use longhaul::outside::{self, OutsideError};
 use longhaul::store::{JobRef, Store};
 use longhaul_aws::sqs::DeadLetter;
@@ -24,6 +24,10 @@ pub(crate) async fn replay<S: Store>(
         tracing::warn!("a dead letter whose job is gone");
         return Ok(());
     };
+    if matches!(stored.order.origin, Origin::Imported(_)) {
+        tracing::info!("a dead letter of an imported job, which no worker drives");
+        return Ok(());
+    }
     match stored.progress.state {
         // `outside::replay` would open a cancelled job as well. Whoever cancelled it came after the letter.
         JobState::Completed | JobState::Cancelled => {

@@ -18,7 +18,7 @@ const { nameFault, scheduleOf, scheduleText } = await load("story/schedule.ts");
 const { statistics, quantile } = await load("story/statistics.ts");
 const { answerOf, callsOf, sentOf } = await load("story/exchange.ts");
 const { costOf, sumOf } = await load("story/cost.ts");
-const { matches, classesOf } = await load("story/letters.ts");
+const { matches, canOpen, classesOf } = await load("story/letters.ts");
 const { duration, age, ahead, compact, dollars } = await load("format.ts");
 
 const root = new URL("../../../", import.meta.url);
@@ -213,6 +213,7 @@ test("dead letters are told apart by agent, failure and text", () => {
     [{ text: "no answer" }, true], [{ text: "RESET" }, true], [{ text: "team=ops" }, true], [{ text: "a-1" }, true], [{ text: "b" }, false],
   ]) assert.equal(matches(letter, { agent: "", failure: "", text: "", ...filter }), wanted, JSON.stringify(filter));
   assert.deepEqual(classesOf([letter, letter, { id: "b" }]), ["timeout"]);
+  assert.deepEqual([letter, { ...letter, imported_at: "2026-01-31T08:00:00.000Z" }].map(canOpen), [true, false]);
 });
 
 test("an input that fields do not show whole is left to JSON", () => {

@@ -239,6 +239,11 @@ pub struct Imported {
     pub at: Timestamp,
 }
 
+impl Imported {
+    /// The label by which such a job is told from others in every list.
+    pub const LABEL: &'static str = "imported";
+}
+
 /// Where a job comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "snake_case")]

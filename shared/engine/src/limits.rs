@@ -16,6 +16,9 @@ pub const THREAD_LENGTH_MAX: usize = 128;
 /// Jobs of one thread that have not ended. They stand in one item of some ten kilobytes that each submission and each end
 /// of the thread writes; a conversation in which so many wait is none, and a batch needs no order.
 pub const THREAD_PLACES_MAX: usize = 200;
+/// Places behind these for submissions that cancel all in front of them: a full thread must take what clears it, and more than
+/// once, should what came first not have been the last word.
+pub const THREAD_PLACES_INTERRUPT: usize = 20;
 /// Characters of a schedule's name: it is part of `submitted_by`, which people read in lists.
 pub const SCHEDULE_NAME_LENGTH_MAX: usize = 64;
 /// Schedules of a tenant: all of them at their largest fit one answer of Lambda (6 MB), and one minute's sweep. They are

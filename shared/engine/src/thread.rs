@@ -137,7 +137,11 @@ pub fn join(line: &Line, job: JobId, on_busy: OnBusy, busy: Option<JobId>, nonce
         (OnBusy::Reject, Some(by)) => return Joining::Busy { by },
         (OnBusy::Reject, None) | (OnBusy::Enqueue | OnBusy::Interrupt, _) => {}
     }
-    if line.places.len() >= limits::THREAD_PLACES_MAX {
+    let places_max = match on_busy {
+        OnBusy::Enqueue | OnBusy::Reject => limits::THREAD_PLACES_MAX,
+        OnBusy::Interrupt => limits::THREAD_PLACES_MAX + limits::THREAD_PLACES_INTERRUPT,
+    };
+    if line.places.len() >= places_max {
         return Joining::Full;
     }
     let mut places = line.places.clone();

@@ -46,7 +46,15 @@ fn a_submission_takes_the_last_place_or_is_refused() {
         assert_eq!(join(&line(places), job(3), on_busy, busy, nonce(8), NOW), expected, "{places:?} {on_busy:?}");
     }
     let full: Vec<(u128, u32)> = (10..).take(limits::THREAD_PLACES_MAX).map(|number| (number, 0)).collect();
-    assert_eq!(join(&line(&full), job(3), Enqueue, None, nonce(8), NOW), Joining::Full);
+    for on_busy in [Enqueue, Reject] {
+        assert_eq!(join(&line(&full), job(3), on_busy, None, nonce(8), NOW), Joining::Full);
+    }
+    // What clears the thread has room, up to a bound of its own.
+    assert!(matches!(join(&line(&full), job(3), Interrupt, None, nonce(8), NOW), Joining::Join(_)));
+    let most = limits::THREAD_PLACES_MAX + limits::THREAD_PLACES_INTERRUPT;
+    let fuller: Vec<(u128, u32)> = (10..).take(most).map(|number| (number, 0)).collect();
+    assert!(matches!(join(&line(&fuller[1..]), job(3), Interrupt, None, nonce(8), NOW), Joining::Join(_)));
+    assert_eq!(join(&line(&fuller), job(3), Interrupt, None, nonce(8), NOW), Joining::Full);
     assert!(matches!(join(&line(&full[1..]), job(3), Enqueue, None, nonce(8), NOW), Joining::Join(_)));
     let first = join(&Line::default(), job(3), Enqueue, None, nonce(8), NOW);
     assert_eq!(first, Joining::Join(LineWrite { mark: None, ..write(&[(3, 0)]) }), "where no line is stored");

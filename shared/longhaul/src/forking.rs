@@ -3,7 +3,7 @@
 use longhaul_engine::entry::{Edit, StepId};
 use longhaul_engine::fork::{self, Fork, Kept};
 use longhaul_engine::ids::{Seq, StepKey};
-use longhaul_engine::job::{Order, Origin};
+use longhaul_engine::job::{Imported, Order, Origin};
 use longhaul_engine::{Batch, Entry, Job, JobId, Journal, Timestamp};
 
 use crate::outside::{Accepted, OutsideError, submit};
@@ -178,6 +178,10 @@ fn order(mut order: Order, fork: &Fork, asked: &ForkOrder) -> Order {
     }
     if let Some(budget) = budget {
         order.budget = budget;
+    }
+    if matches!(order.origin, Origin::Imported(_)) {
+        // Workers drive the fork: it must not stand in lists among those that nobody drives.
+        order.labels.remove(Imported::LABEL);
     }
     order.overrides.model = model.or(order.overrides.model);
     order.overrides.instructions = instructions.or(order.overrides.instructions);

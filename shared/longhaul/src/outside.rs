@@ -156,7 +156,7 @@ pub async fn cancel<S: Store>(
 
 async fn take_in<S: Store>(store: &S, job: &JobRef, entry: Entry, now: Timestamp) -> Result<TakenIn, OutsideError> {
     let stored = store.job(job).await?.ok_or(OutsideError::NoJob)?;
-    let (seq, _) = write_outside(store, job, now, &entry, |journal| match journal.ending() {
+    let stands = write_outside(store, job, now, &entry, |journal| match journal.ending() {
         Some(_) => Err(OutsideError::Ended),
         None if !journal.has_room_for_requests() => Err(OutsideError::Full),
         None => Ok(Move::Append),
@@ -168,15 +168,16 @@ async fn take_in<S: Store>(store: &S, job: &JobRef, entry: Entry, now: Timestamp
         tracing::warn!(job = %job.job, %error, "the job was not woken; its due time will");
     }
     call_up(store, &Continuation::of(&stored.order)).await;
-    Ok(TakenIn { seq })
+    Ok(stands.taken_in())
 }
 
 /// Opens a failed or cancelled job again with the changes that a person made. Outcomes from `from` on are forgotten;
 /// without it only failed ones are, so that the job goes on from its last good step.
 ///
 /// # Errors
-/// [`OutsideError::NoJob`], [`OutsideError::NotReplayable`], [`OutsideError::OtherRequest`] when the key came with other
-/// changes before, store errors.
+/// [`OutsideError::NoJob`], [`OutsideError::NotReplayable`] also when another replay, with other changes, has just opened the
+/// job; [`OutsideError::NoPosition`] when the journal does not reach to `from`, [`OutsideError::OtherRequest`] when the key
+/// came with other changes before, store errors.
 pub async fn replay<S: Store>(
     store: &S,
     job: &JobRef,
@@ -189,25 +190,34 @@ pub async fn replay<S: Store>(
     let stored = store.job(job).await?.ok_or(OutsideError::NoJob)?;
     let imported = matches!(stored.order.origin, Origin::Imported(_));
     let entry = Entry::Replayed { key, by, from, edit };
-    let (seq, over) = write_outside(store, job, now, &entry, |journal| match journal.ending() {
-        Some(Ending::Failed { .. } | Ending::Cancelled { .. }) => Ok(Move::Append),
+    let append = |journal: &Journal| match from {
+        Some(from) if from > journal.next() => Err(OutsideError::NoPosition),
+        Some(_) | None => Ok(Move::Append),
+    };
+    let stands = write_outside(store, job, now, &entry, |journal| match journal.ending() {
+        Some(Ending::Failed { .. } | Ending::Cancelled { .. }) => append(journal),
         // An earlier replay wrote its entry and died before it opened the job item: finish that one.
         None if stored.progress.state.is_terminal() => Ok(Move::Nothing),
         // One that came as a file is there to be tried out.
-        Some(Ending::Completed { .. }) | None if imported => Ok(Move::Append),
+        Some(Ending::Completed { .. }) | None if imported => append(journal),
         Some(Ending::Completed { .. }) | None => Err(OutsideError::NotReplayable),
     })
     .await?;
-    if seq.is_none() && over {
+    if matches!(stands, Stands::Known { over: true }) {
         // This very replay was made and has ended again: a late repetition opens nothing.
-        return Ok(TakenIn { seq: None });
+        return Ok(stands.taken_in());
     }
     // First the count, then the look: a worker that is about to write the old ending into the item is refused by the
     // count if the look came too early to see its write.
     store.wake(job, now).await?;
     reopen(store, job, now).await?;
     call_up(store, &Continuation::of(&stored.order)).await;
-    Ok(TakenIn { seq })
+    match stands {
+        Stands::Written(_) | Stands::Known { .. } | Stands::Otherwise { same: true } => Ok(stands.taken_in()),
+        // Whether that replay died halfway or is at work beside this one cannot be told: it is finished either way. But
+        // what this caller wants to be changed is not, and must not be told that it is.
+        Stands::Otherwise { same: false } => Err(OutsideError::NotReplayable),
+    }
 }
 
 /// Brings a terminal job item in line with a journal that was opened again.
@@ -238,37 +248,63 @@ async fn reopen<S: Store>(store: &S, job: &JobRef, now: Timestamp) -> Result<(),
 enum Move {
     /// Its entry is appended.
     Append,
-    /// It stands already, under another key.
+    /// Nothing: one of its kind stands already, under another key.
     Nothing,
 }
 
+/// What of a request stands in the journal.
+#[derive(Debug, Clone, Copy)]
+enum Stands {
+    /// Its entry, written now.
+    Written(Seq),
+    /// Its entry, from before.
+    Known {
+        /// Whether the job has ended.
+        over: bool,
+    },
+    /// One of its kind, under another key.
+    Otherwise {
+        /// Whether that one asks for the same.
+        same: bool,
+    },
+}
+
+impl Stands {
+    const fn taken_in(self) -> TakenIn {
+        match self {
+            Self::Written(seq) => TakenIn { seq: Some(seq) },
+            Self::Known { .. } | Self::Otherwise { .. } => TakenIn { seq: None },
+        }
+    }
+}
+
 /// Appends the entry of a request unless its key was taken in before, or `decide` says otherwise of the journal as it is;
-/// decides again whenever somebody else was first. The position; without one, whether the job has ended.
+/// decides again whenever somebody else was first.
 async fn write_outside<S: Store>(
     store: &S,
     job: &JobRef,
     now: Timestamp,
     entry: &Entry,
     decide: impl Fn(&Journal) -> Result<Move, OutsideError>,
-) -> Result<(Option<Seq>, bool), OutsideError> {
+) -> Result<Stands, OutsideError> {
     let batches = store.journal(job.job, Seq::FIRST).await?;
-    let mut known = taken_in(batches.iter().flat_map(|batch| &batch.entries), entry)?;
+    let mut earlier = Earlier::default().then(batches.iter().flat_map(|batch| &batch.entries), entry)?;
     let mut journal = Journal::read(batches)?;
     loop {
-        if known {
-            return Ok((None, journal.ending().is_some()));
+        if earlier.known {
+            return Ok(Stands::Known { over: journal.ending().is_some() });
         }
         match decide(&journal)? {
             Move::Append => {}
-            Move::Nothing => return Ok((None, journal.ending().is_some())),
+            Move::Nothing => return Ok(Stands::Otherwise { same: earlier.last_replay_is_the_same }),
         }
         let batch = Batch::new(journal.next(), fresh_nonce(), now, vec![entry.clone()]);
         match store.append(job, &batch).await? {
-            Append::Written => return Ok((Some(batch.at), false)),
+            Append::Written => return Ok(Stands::Written(batch.at)),
             Append::Conflict(found) => match on_outside_conflict(batch.nonce, &found) {
-                OnConflict::Own => return Ok((Some(batch.at), false)),
+                OnConflict::Own => return Ok(Stands::Written(batch.at)),
                 OnConflict::Reconsider | OnConflict::Stop(_) => {
-                    known = taken_in(&found.entries, entry)?;
+                    earlier = earlier.then(&found.entries, entry)?;
                     journal.take_in(*found)?;
                 }
             },
@@ -276,19 +312,37 @@ async fn write_outside<S: Store>(
     }
 }
 
-/// Whether some entries hold a request already, by its key.
-///
-/// # Errors
-/// [`OutsideError::OtherRequest`] when the key stands there for another request of the kind.
-fn taken_in<'a>(entries: impl IntoIterator<Item = &'a Entry>, request: &Entry) -> Result<bool, OutsideError> {
-    for entry in entries {
-        match repeats(entry, request) {
-            None => {}
-            Some(true) => return Ok(true),
-            Some(false) => return Err(OutsideError::OtherRequest),
+/// What a journal's entries say about a request.
+#[derive(Debug, Clone, Copy, Default)]
+struct Earlier {
+    /// Whether they hold the request itself, by its key.
+    known: bool,
+    /// Whether the last replay among them asks for the same, under whatever key.
+    last_replay_is_the_same: bool,
+}
+
+impl Earlier {
+    /// The same with the entries that follow.
+    ///
+    /// # Errors
+    /// [`OutsideError::OtherRequest`] when the request's key stands there for another request of the kind.
+    fn then<'a>(mut self, entries: impl IntoIterator<Item = &'a Entry>, request: &Entry) -> Result<Self, OutsideError> {
+        for entry in entries {
+            match repeats(entry, request) {
+                None => {}
+                Some(true) => return Ok(Self { known: true, ..self }),
+                Some(false) => return Err(OutsideError::OtherRequest),
+            }
+            if let (
+                Entry::Replayed { from, edit, key: _, by: _ },
+                Entry::Replayed { from: from_now, edit: edit_now, key: _, by: _ },
+            ) = (entry, request)
+            {
+                self.last_replay_is_the_same = from == from_now && edit == edit_now;
+            }
         }
+        Ok(self)
     }
-    Ok(false)
 }
 
 /// Whether an entry asks for the same as a request that has its key; none when the key or the kind is another. Who asks

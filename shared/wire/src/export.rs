@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use longhaul_engine::ids::{AgentRef, Nonce};
 use longhaul_engine::job::{Imported, Order, Origin, Overrides, Parent, Priority, Progress, Status};
-use longhaul_engine::journal::{Ending, FoldError};
+use longhaul_engine::journal::{Ending, FoldError, StepState};
 use longhaul_engine::{Batch, Entry, Job, JobId, JobState, Journal, Seq, StepKey, TenantId, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,15 +16,12 @@ use utoipa::ToSchema;
 
 use crate::agents;
 use crate::journal::{EntryView, JournalView};
-use crate::requests::Budget;
+use crate::requests::{Budget, check_labels};
 use crate::schemas;
 use crate::text::{parse_rfc3339, rfc3339};
 
 /// Version of the file. One that is higher is refused: it may hold what this program would lose.
 pub const EXPORT_VERSION: u32 = 1;
-
-/// The label by which an imported job is told from others in every list.
-pub const IMPORTED_LABEL: &str = "imported";
 
 /// What an exported job was asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -221,7 +218,7 @@ impl Export {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`ExportError::Form`], [`ExportError::Newer`], [`ExportError::Part`].
+    /// [`ExportError::Form`], [`ExportError::Newer`], [`ExportError::Field`], [`ExportError::Part`].
     pub fn read(text: &[u8]) -> Result<Self, ExportError> {
         /// All that a file of any version has.
         #[derive(Deserialize)]
@@ -237,6 +234,12 @@ impl Export {
         let Version { longhaul_export: found } = serde_json::from_slice(text).map_err(form)?;
         if found > u64::from(EXPORT_VERSION) {
             return Err(ExportError::Newer { found });
+        }
+        if found == 0 {
+            return Err(ExportError::Field {
+                field: "longhaul_export".to_owned(),
+                detail: "must be at least 1".to_owned(),
+            });
         }
         let export: Self = serde_json::from_slice(text).map_err(form)?;
         match export.next {
@@ -263,7 +266,7 @@ impl Export {
             Some(Ending::Completed { .. }) => JobState::Completed,
             Some(Ending::Failed { .. }) => JobState::Failed,
             Some(Ending::Cancelled { .. }) => JobState::Cancelled,
-            None => JobState::Pending,
+            None => rests(self.job.status, &journal).unwrap_or(JobState::Pending),
         };
         // Between a terminal entry and its job item a job may look open; never the other way round.
         let over = matches!(self.job.status, Status::Completed | Status::Failed | Status::Cancelled);
@@ -294,11 +297,9 @@ impl Export {
         let submitted_at = parse_rfc3339(&job.submitted_at)
             .ok_or_else(|| field("job.submitted_at", "must be a time such as 2026-01-31T08:00:00Z".to_owned()))?;
         let mut labels = job.labels.clone();
-        if labels.len() > limits::LABELS_MAX {
-            return Err(field("job.labels", format!("has more than {} labels", limits::LABELS_MAX)));
-        }
+        check_labels(&labels).map_err(|fault| field("job.labels", fault.to_string()))?;
         if labels.len() < limits::LABELS_MAX {
-            labels.insert(IMPORTED_LABEL.to_owned(), "yes".to_owned());
+            labels.insert(Imported::LABEL.to_owned(), "yes".to_owned());
         }
         let parent = match &job.parent {
             Some(parent) => {
@@ -326,6 +327,30 @@ impl Export {
             submitted_at,
             submitted_by: job.submitted_by.clone(),
         })
+    }
+}
+
+/// The state of a job that waited where it was exported, and that has nothing to go on with: lists show it among those that
+/// wait. None where it may have, which whoever drives it finds out.
+fn rests(said: Status, journal: &Journal) -> Option<JobState> {
+    if said != Status::Waiting || journal.cancel().is_some() || journal.untaken_signals().next().is_some() {
+        return None;
+    }
+    let ends: Vec<Option<Timestamp>> = journal.steps().filter_map(|step| end_of_wait(&step.state)).collect();
+    let until = ends.iter().flatten().min().copied();
+    (!ends.is_empty()).then(|| JobState::Waiting { until, seen: journal.next() })
+}
+
+/// The latest end of a step's wait, where it has one; none of a step that does not wait.
+const fn end_of_wait(step: &StepState) -> Option<Option<Timestamp>> {
+    match step {
+        StepState::Waiting { on: _, until } => Some(*until),
+        StepState::Retrying { attempt: _, retry_at } => Some(Some(*retry_at)),
+        StepState::Started
+        | StepState::Completed { .. }
+        | StepState::Failed { .. }
+        | StepState::WaitEnded { .. }
+        | StepState::Emitted => None,
     }
 }
 

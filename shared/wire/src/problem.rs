@@ -156,6 +156,8 @@ pub enum Problem {
         /// Where the job stands.
         status: Option<Status>,
     },
+    /// The job came as a file, and no worker would drive it on.
+    Imported,
     /// A fork would do effects again that may happen once at most.
     RepeatsEffects {
         /// Their names.
@@ -224,7 +226,10 @@ impl Problem {
     pub fn below(self, at: &str) -> Self {
         match self {
             Self::InvalidField { field, detail } => Self::InvalidField { field: format!("{at}{field}"), detail },
-            unknown @ Self::UnknownAgent { .. } => Self::field(format!("{at}/agent"), unknown.detail()),
+            // The sentence ends where the problem's own does.
+            unknown @ Self::UnknownAgent { .. } => {
+                Self::field(format!("{at}/agent"), unknown.detail().trim_end_matches('.'))
+            }
             other => other,
         }
     }
@@ -252,6 +257,7 @@ impl Problem {
             Self::JobEnded { .. }
             | Self::JobFull
             | Self::NotReplayable { .. }
+            | Self::Imported
             | Self::RepeatsEffects { .. }
             | Self::TenantErasing { .. }
             | Self::ThreadBusy { .. }
@@ -288,6 +294,7 @@ impl Problem {
             Self::JobEnded { .. } => "job-ended",
             Self::JobFull => "job-full",
             Self::NotReplayable { .. } => "not-replayable",
+            Self::Imported => "imported",
             Self::RepeatsEffects { .. } => "repeats-effects",
             Self::ThreadBusy { .. } => "thread-busy",
             Self::ThreadFull => "thread-full",
@@ -324,6 +331,7 @@ impl Problem {
             Self::JobEnded { .. } => "The job has ended",
             Self::JobFull => "The job can take in nothing more",
             Self::NotReplayable { .. } => "The job cannot be replayed",
+            Self::Imported => "No worker drives an imported job",
             Self::RepeatsEffects { .. } => "The fork would do again what may happen once at most",
             Self::ThreadBusy { .. } => "Another job of the thread has not ended",
             Self::ThreadFull => "The thread takes no more jobs",
@@ -391,6 +399,7 @@ impl Problem {
             | Self::JobFull
             | Self::JobEnded { status: None }
             | Self::NotReplayable { status: None }
+            | Self::Imported
             | Self::RepeatsEffects { .. }
             | Self::ThreadFull
             | Self::Unavailable { .. }

@@ -98,7 +98,7 @@ pub struct SubmitRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(schema_with = schemas::event_types)]
     pub webhook_events: Vec<EventType>,
-    /// The caller's own marks, for lists: at most 16, names and values of at most 128 characters.
+    /// The caller's own marks, for lists: at most 16, names and values of at most 128 characters, no `=` in a name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// The thread of the job: jobs of one thread run one after another, in the order of their submission. 1 to 128 letters,
@@ -141,6 +141,11 @@ impl SubmitRequest {
             return Err(Problem::field("/webhook_events", format!("must have at most {WEBHOOK_EVENTS_MAX} types")));
         }
         check_labels(&self.labels)?;
+        // Jobs of earlier versions may have such a one, and it is no reason not to import them.
+        if let Some(name) = self.labels.keys().find(|name| name.contains('=')) {
+            let detail = "a label's name must not hold `=`: lists ask for labels as NAME=VALUE";
+            return Err(Problem::field(pointer_at("/labels", name), detail));
+        }
         self.thread().map(|_| ())
     }
 
@@ -221,12 +226,38 @@ fn is_loopback(url: &url::Url) -> bool {
     }
 }
 
-fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), Problem> {
+/// What is wrong with a job's labels.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LabelFault {
+    /// They are too many.
+    #[error("has {0} labels; at most {LABELS_MAX} are kept")]
+    Many(usize),
+    /// One has a fault.
+    #[error("{name:?}: {detail}")]
+    One {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        detail: String,
+    },
+}
+
+impl From<LabelFault> for Problem {
+    fn from(fault: LabelFault) -> Self {
+        match fault {
+            LabelFault::Many(_) => Self::field("/labels", fault.to_string()),
+            LabelFault::One { name, detail } => Self::field(pointer_at("/labels", &name), detail),
+        }
+    }
+}
+
+/// Checks the labels of a job, whichever way it comes.
+pub(crate) fn check_labels(labels: &BTreeMap<String, String>) -> Result<(), LabelFault> {
     if labels.len() > LABELS_MAX {
-        return Err(Problem::field("/labels", format!("has {} labels; at most {LABELS_MAX} are kept", labels.len())));
+        return Err(LabelFault::Many(labels.len()));
     }
     for (name, value) in labels {
-        let wrong = |detail: String| Err(Problem::field(pointer_at("/labels", name), detail));
+        let wrong = |detail: String| Err(LabelFault::One { name: name.clone(), detail });
         if name.is_empty() {
             return wrong("a label's name must not be empty".into());
         }
@@ -390,6 +421,10 @@ pub struct ReplayRequest {
     /// What is changed before.
     #[serde(default)]
     pub edit: EditRequest,
+    /// Whether the caller drives the job on by hand then. An imported job has no other driver, and is opened again for nobody
+    /// else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_hand: bool,
 }
 
 impl ReplayRequest {

@@ -147,8 +147,12 @@ fn a_damaged_file_is_refused_and_what_is_wrong_is_said() {
         let said = refusal(text);
         assert!(said.contains(part), "{said}");
     }
-    let cases: [(Damage, &str); 14] = [
+    let cases: [(Damage, &str); 18] = [
         (|file| file["longhaul_export"] = json!(2), "version 2 of the form; this program reads up to 1"),
+        (|file| file["longhaul_export"] = json!(0), "longhaul_export must be at least 1"),
+        (|file| file["job"]["labels"]["team"] = json!("a\u{1b}[2J"), "value must not hold control characters"),
+        (|file| file["job"]["labels"]["team"] = json!("x".repeat(129)), "value must have at most 128 characters"),
+        (|file| file["job"]["labels"][""] = json!("x"), "name must not be empty"),
         (|file| file["longhaul_export"] = json!("1"), "invalid type"),
         (|file| file["next"] = json!(4), "part of an export: it goes on behind position 4"),
         (|file| file["job"]["id"] = json!("7"), "no export of a job"),
@@ -195,6 +199,39 @@ fn a_damaged_file_is_refused_and_what_is_wrong_is_said() {
         }
         let said = said(change);
         assert!(said.contains(part), "{said}, and not {part}");
+    }
+}
+
+/// A job that waits is found among those that wait; one for which something has come is there to go on.
+#[test]
+fn a_job_that_waits_waits_where_it_comes() {
+    let wait = |until: Option<u64>| {
+        json!({"type": "waiting", "step": "1", "name": "approval", "kind": "signal",
+               "on": {"for": "signal", "signal": "approval"}, "until": until})
+    };
+    let retry = json!({"type": "attempt_failed", "step": "1", "name": "read", "kind": "step", "attempt": 1,
+        "started_at": 1, "retry_at": 7_000, "failure": {"class": "timeout", "message": "no answer"}});
+    let waiting = |until: Option<u64>| JobState::Waiting { until: until.map(Timestamp::from_millis), seen: Seq(4) };
+    let signal = json!({"type": "signalled", "signal": "approval", "key": "k", "payload": 1, "by": "bob"});
+    let cancel = json!({"type": "cancel_requested", "key": "k", "by": "bob"});
+    for (status, third, fourth, wanted) in [
+        ("WAITING", wait(None), None, waiting(None)),
+        ("WAITING", wait(Some(9_000)), None, waiting(Some(9_000))),
+        ("WAITING", retry, None, waiting(Some(7_000))),
+        ("PROCESSING", wait(None), None, JobState::Pending),
+        ("WAITING", wait(None), Some(signal), JobState::Pending),
+        ("WAITING", wait(None), Some(cancel), JobState::Pending),
+    ] {
+        let mut file: Value = serde_json::from_str(&golden()).unwrap();
+        file["job"]["status"] = json!(status);
+        file["journal"][2]["entry"] = third.clone();
+        match fourth {
+            Some(fourth) => file["journal"][3]["entry"] = fourth,
+            None => drop(file["journal"].as_array_mut().unwrap().pop()),
+        }
+        let export = Export::read(file.to_string().as_bytes()).unwrap();
+        let (_, job) = export.into_job("acme".parse().unwrap(), NOW, nonces()).unwrap();
+        assert_eq!((job.progress.state, job.progress.due), (wanted, None), "{status}: {third}");
     }
 }
 

@@ -61,6 +61,18 @@ fn submissions() {
         (r#"{"agent":"a","labels":{"k":7}}"#.into(), Err(("invalid-field", "/labels/k"))),
         (r#"{"agent":"a","labels":{"a/b~c":"\u0000"}}"#.into(), Err(("invalid-field", "/labels/a~1b~0c"))),
         (json!({ "agent": "a", "labels": { "k": "v".repeat(129) } }).to_string(), Err(("invalid-field", "/labels/k"))),
+        (r#"{"agent":"a","labels":{"team=red":"v"}}"#.into(), Err(("invalid-field", "/labels/team=red"))),
+        (r#"{"agent":"a","labels":{"team":"red=blue"}}"#.into(), Ok(())),
+        (r#"{"agent":"a","priority":null}"#.into(), Err(("invalid-field", "/priority"))),
+        (r#"{"agent":"a","thread":"t","on_busy":null,"priority":7}"#.into(), Err(("invalid-field", "/priority"))),
+        (r#"{"agent":"a","thread":"t","on_busy":[]}"#.into(), Err(("invalid-field", "/on_busy"))),
+        (r#"{"agent":"a","thread":"t","on_busy":"wait"}"#.into(), Err(("invalid-field", "/on_busy"))),
+        (
+            r#"{"agent":"a","webhook":"https://h.example","webhook_events":[null]}"#.into(),
+            Err(("invalid-field", "/webhook_events/0")),
+        ),
+        (r#"{"agent":"a","priority":nul}"#.into(), Err(("invalid-json", ""))),
+        (r#"{"agent":"a","budget":{"tokens":1e999}}"#.into(), Err(("invalid-json", ""))),
         (hook("ftp://example.com"), Err(("invalid-field", "/webhook"))),
         (hook("file:///proc/self/environ"), Err(("invalid-field", "/webhook"))),
         (hook("/relative"), Err(("invalid-field", "/webhook"))),
@@ -130,6 +142,8 @@ fn signals_cancels_and_replays() {
         (r#"{"from":"3"}"#, Err(("invalid-field", "/from"))),
         (r#"{"edit":{"budget":{"tokens":0}}}"#, Err(("invalid-field", "/edit/budget/tokens"))),
         (r#"{"edit":{"prompt":"x"}}"#, Err(("invalid-field", "/edit/prompt"))),
+        (r#"{"from":2,"by_hand":true}"#, Ok(())),
+        (r#"{"by_hand":null}"#, Err(("invalid-field", "/by_hand"))),
     ];
     for (text, wanted) in table {
         check(text, parse::<ReplayRequest>(text.as_bytes()).and_then(|request| request.check()), wanted);
@@ -151,6 +165,16 @@ fn a_problem_does_not_repeat_what_was_sent() {
             parse::<SubmitRequest>(body.to_string().as_bytes()).and_then(|request| request.check()).unwrap_err();
         let answer = serde_json::to_string(&problem.body(None, None)).unwrap();
         assert!(!answer.contains(secret), "{answer}");
+    }
+}
+
+/// What is said of a part of a body is one sentence, as what is said of the whole is.
+#[test]
+fn a_sentence_ends_once() {
+    let unknown = Problem::UnknownAgent { agent: "triage".to_owned(), known: vec!["research@1".to_owned()] };
+    for problem in [unknown, Problem::field("/input", "is missing"), Problem::KeyReused] {
+        let detail = problem.below("/job").body(None, None).detail;
+        assert!(detail.ends_with('.') && !detail.ends_with(".."), "{detail}");
     }
 }
 

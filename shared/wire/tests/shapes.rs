@@ -379,6 +379,7 @@ fn problems() -> Vec<Problem> {
         Problem::JobEnded { status: Some(Status::Failed) },
         Problem::JobEnded { status: None },
         Problem::NotReplayable { status: Some(Status::Waiting) },
+        Problem::Imported,
         Problem::NoSuchErasure { erasure: "7".into() },
         Problem::NoSuchSchedule { schedule: "nightly".into() },
         Problem::TenantErasing { erasure: ErasureId::from_uuid(Uuid::from_u128(7)) },

@@ -25,6 +25,9 @@ pub const REPLAY: (u8, Ask) = (0, Ask::Replay(Mark::Replayed { key: 4, from: Non
 /// A replay of everything, with an edit.
 pub const REPLAY_EDITED: (u8, Ask) = (0, Ask::Replay(Mark::Replayed { key: 4, from: Some(1), edited: true }));
 
+/// The same of somebody else.
+pub const REPLAY_OTHERWISE: (u8, Ask) = (0, Ask::Replay(Mark::Replayed { key: 5, from: Some(1), edited: true }));
+
 /// A wait without a timeout.
 pub const WAIT: Op = Op::Wait { timeout: false };
 /// A wait with one.
@@ -87,6 +90,7 @@ pub const SMALL: &[Instance] = &[
         ..ROW
     },
     Instance { name: "failure, replay", job: &[FATAL], asks: &[REPLAY], bounds: CRASH, ..ROW },
+    Instance { name: "failure, two replays at once", job: &[FATAL], asks: &[REPLAY, REPLAY_OTHERWISE], ..ROW },
     Instance { name: "at-most-once: crash", job: &[ONCE], bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS }, ..ROW },
     SHARED_DEATHS,
     Instance { name: "child: crash", job: &[Op::Child], child: &[STEP], bounds: CRASH, ..ROW },

@@ -6,7 +6,7 @@ use stateright::{Model, Property};
 
 use crate::broken::Broken;
 use crate::ledger::{Ledger, at};
-use crate::outside::{Came, stands};
+use crate::outside::{Came, changes_the_same, stands};
 use crate::rules::{Mutant, Rules};
 use crate::script::Script;
 use crate::state::{
@@ -380,7 +380,9 @@ impl System {
             Came::Done => {
                 s.requests[index].going = None;
                 s.requests[index].acknowledged = true;
-                if !stands(s.job(job).log.fold(), ask) && !going.ended {
+                let log = s.job(job).log;
+                let kept = log.marks().iter().any(|mark| changes_the_same(*mark, ask));
+                if !stands(log.fold(), ask) && !kept {
                     s.breaks(Some(Broken::AcknowledgedLost));
                 }
             }

@@ -1,6 +1,6 @@
 //! The mutants: each rule made weaker in one place, with the system in which the check must notice.
 
-use crate::instances::{CANCEL, Instance, NO_FAULTS, REPLAY, SHARED_DEATHS, SIGNAL, WAIT};
+use crate::instances::{CANCEL, Instance, NO_FAULTS, REPLAY, REPLAY_OTHERWISE, SHARED_DEATHS, SIGNAL, WAIT};
 use crate::rules::Mutant;
 use crate::script::{FATAL, ONCE, Op, STEP};
 use crate::state::Budget;
@@ -163,6 +163,12 @@ pub const CAUGHT: &[Row] = &[
         weaker: "a replay looks at the job item before it counts the wakes up (docs/adr/0003)",
         mutant: Mutant::ReplayLooksFirst,
         instance: of(&[FATAL], &[REPLAY], NO_FAULTS),
+    },
+    Row {
+        name: "any replay answered",
+        weaker: "a replay that finds another one standing is told that its own changes are made",
+        mutant: Mutant::AnyReplayAnswered,
+        instance: of(&[FATAL], &[REPLAY, REPLAY_OTHERWISE], NO_FAULTS),
     },
     Row {
         name: "at-most-once without started",

@@ -40,7 +40,7 @@ impl System {
                         Came::On
                     }
                     (Opc::Wake, false) => Came::Unanswered,
-                    (_, _) => Came::Done,
+                    (_, _) => self.answered(s, out),
                 });
             }
             (Opc::ReadItem | Opc::ReadJournal | Opc::Look | Opc::Reopen, Fate::Fail) => {
@@ -87,10 +87,22 @@ impl System {
             Opc::Reopen => out.pc = Opc::Look,
             Opc::Send => {
                 s.send(out.job);
-                return Came::Done;
+                return self.answered(s, out);
             }
         }
         Came::On
+    }
+
+    /// What a request says when all its calls are made. A replay that found another one standing has finished that one; its
+    /// own changes are made only if they are the same.
+    fn answered(&self, s: &State, out: &Outside) -> Came {
+        let log = s.job(out.job).log;
+        let found = log.prefix(out.seen).marks().iter().rfind(|mark| matches!(mark, Mark::Replayed { .. }));
+        let good = stands(log.fold(), out.ask)
+            || matches!(out.ask, Ask::Entry(_))
+            || found.is_some_and(|found| changes_the_same(*found, out.ask))
+            || self.rules.has(Mutant::AnyReplayAnswered);
+        if good { Came::Done } else { Came::Refused }
     }
 
     fn behind_wake(&self, out: &Outside) -> Opc {
@@ -223,6 +235,16 @@ pub(crate) fn stands(journal: &Journal, ask: Ask) -> bool {
     match ask {
         Ask::Entry(mark) => journal.has_key(kind(mark), &key(mark)),
         Ask::Replay(mark) => journal.has_key(KeyKind::Replay, &key(mark)),
+    }
+}
+
+/// Whether an entry is a replay with the changes that this request wants, under whatever key.
+pub(crate) fn changes_the_same(found: Mark, ask: Ask) -> bool {
+    match (found, ask) {
+        (Mark::Replayed { from, edited, .. }, Ask::Replay(Mark::Replayed { from: wanted, edited: wants, .. })) => {
+            (from, edited) == (wanted, wants)
+        }
+        _ => false,
     }
 }
 

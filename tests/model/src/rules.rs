@@ -52,6 +52,7 @@ pub enum Mutant {
     OwnLeaseHeld,
     JournalReadInPart,
     SharedDeathsCounted,
+    AnyReplayAnswered,
 }
 
 /// The rules.

@@ -70,6 +70,8 @@ async fn a_tenants_jobs_are_listed_newest_first_in_pages() {
     for (filter, expected) in [
         (none(), every(|_| true)),
         (JobFilter { agent: Some("compliance".to_owned()), ..none() }, every(|place| place % 2 == 0)),
+        (JobFilter { agent: Some("compliance".to_owned()), version: Some(1), ..none() }, every(|place| place % 2 == 0)),
+        (JobFilter { agent: Some("compliance".to_owned()), version: Some(2), ..none() }, Vec::new()),
         (JobFilter { label: label("blue"), ..none() }, every(|place| place % 2 == 1)),
         (JobFilter { label: label("green"), ..none() }, Vec::new()),
         (JobFilter { status: Some(Status::Completed), ..none() }, every(|place| place == 0)),

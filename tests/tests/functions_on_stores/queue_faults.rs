@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use longhaul::engine::claim::{ClaimDecision, Holder, News, decide};
 use longhaul::engine::job::Status;
-use longhaul::engine::{Entry, ErrorClass, Failure, JobId, JobState};
+use longhaul::engine::{Batch, Entry, ErrorClass, Failure, JobId, JobState, Seq};
 use longhaul::outside::{self, fresh_nonce};
 use longhaul::store::{Continuation, JobRef, Store};
 use longhaul::{Ctx, Registry, StepError};
@@ -351,6 +351,27 @@ async fn b11_redriven_letters_of_jobs_in_every_state() {
         assert_eq!((ground.job(&job).await, ground.entries(&job).await), before, "{status}");
         assert_eq!(ground.depth().await.visible, 0, "nothing is queued: {status}");
     }
+}
+
+/// No worker drives an imported job: a letter of one, moved back, must not open what nobody goes on with.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redriven_letter_of_an_imported_job_opens_nothing() {
+    let (ground, bench) = (Ground::lay().await, Bench::default());
+    let worker = Worker::new(ground.store.clone(), bench.registry());
+    let mut order = order("tn_a", "fragile", Value::Null);
+    order.origin = longhaul::engine::job::Origin::Imported(longhaul::engine::job::Imported { at: now() });
+    let job = ground.submit(order).await;
+    while ground.depth().await.visible > 0 {
+        ground.batch(1).await;
+    }
+    let failure = Failure::new(ErrorClass::Invalid, "the bench is broken");
+    let batch = Batch::new(Seq::FIRST, fresh_nonce(), now(), vec![Entry::Failed { failure }]);
+    ground.store.append(&job, &batch).await.unwrap();
+    let before = (ground.job(&job).await, ground.entries(&job).await);
+    let redriven = json!({ "Records": [letter(&ground, &job).await] });
+    assert_eq!(invoke(&worker, &redriven, LONG).await, nothing_stays());
+    assert_eq!((ground.job(&job).await, ground.entries(&job).await), before);
+    assert_eq!(ground.depth().await.visible, 0, "nothing is queued");
 }
 
 async fn dead_and_dead_again(ground: &Ground, bench: &Bench, worker: &Worker<longhaul_aws::AwsStore>, job: &JobRef) {

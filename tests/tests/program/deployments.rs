@@ -151,6 +151,13 @@ fn a_deployment_is_worked_with_from_elsewhere() {
     assert_eq!(provider.count("client_credentials"), 1);
     assert!(!std::fs::read_to_string(&kept).unwrap().contains("s3cr3t"));
     assert!(elsewhere.run(&["agents", "ls"], &[]).status.success());
+
+    // Where nothing can be kept, nobody is sent to a browser.
+    std::fs::write(&kept, "{").unwrap();
+    let asked = provider.asked.lock().unwrap().len();
+    let refused = elsewhere.run(&login, &[]);
+    assert!(!refused.status.success() && said(&refused).contains("cannot be read or written"), "{}", said(&refused));
+    assert_eq!(provider.asked.lock().unwrap().len(), asked);
 }
 
 /// Where no WebSocket gets through, a watcher sees the same.
@@ -179,6 +186,7 @@ fn errors_say_what_to_do_next() {
         (&["jobs", "ls"], "next: is it up"),
         (&["jobs", "ls", "--url", "http://longhaul.example"], "in the clear"),
         (&["run", "agent-10", "--input", "{"], "--input: is no JSON"),
+        (&["jobs", "ls", "--url", "https://longhaul.example/?x=1"], "give https://longhaul.example"),
         (&["token"], "longhaul login --url"),
         (&["up", "--faults", plan, "--url", ""], "--faults: is no plan of faults: at "),
     ] {

@@ -11,6 +11,8 @@ fn a_tenant_is_erased_by_its_name_and_with_a_yes() {
     let stack = Stack::up_with(&["--think-ms", "0"], &[("LONGHAUL_ERASURE_REST_SECONDS", "2")]);
     let id = stack.submit("agent-10", &json!({"steps": 2}));
     assert_eq!(stack.ended(&id)["job"]["status"], "COMPLETED");
+    let file = stack.data().join("job.json");
+    std::fs::write(&file, stack.run(&["jobs", "export", &id]).stdout).unwrap();
     for (refused, says) in
         [(&["tenant", "erase", "local"][..], "say --yes"), (&["tenant", "erase", "other", "--yes"], "--tenant other")]
     {
@@ -23,6 +25,8 @@ fn a_tenant_is_erased_by_its_name_and_with_a_yes() {
     let begun = stack.json(&["tenant", "erase", "local", "--yes", "--detach", "--json"]);
     let refused = stack.run(&["run", "agent-10", "--detach"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("(409)"), "{refused:?}");
+    let refused = stack.run(&["jobs", "import", file.to_str().unwrap()]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is being erased"), "{refused:?}");
     let done = stack.run(&["tenant", "erase", "local", "--yes"]);
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
     assert!(done.status.success() && said.contains(begun["id"].as_str().unwrap()), "{said}");

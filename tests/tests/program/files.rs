@@ -49,6 +49,16 @@ fn a_job_is_exported_imported_elsewhere_and_stepped_through() {
     // Nobody drives it but the person, one outcome at a time, and the stack's own model is not asked.
     let refused = stack.run(&["dead-letters", "replay", &id]);
     assert!(said(&refused).contains("no worker drives it"), "{}", said(&refused));
+    for dry_run in
+        [&["dead-letters", "replay-all", "--json", "--dry-run"][..], &["dead-letters", "replay-all", "--json"]]
+    {
+        let output = stack.run(dry_run);
+        assert!(!output.status.success(), "{}", said(&output));
+        let bulk: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(bulk["opened"], json!([]), "{bulk}");
+        assert!(bulk["refused"][&id].as_str().unwrap().contains("longhaul jobs step"), "{bulk}");
+    }
+    assert_eq!(stack.show(&id)["job"]["status"], "FAILED");
     let refused = stack.run(&["jobs", "step", &id]);
     assert!(said(&refused).contains("--from"), "{}", said(&refused));
     let input = json!({"steps": 6, "fail_at": 4, "mended": true}).to_string();

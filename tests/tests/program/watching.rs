@@ -53,6 +53,21 @@ fn an_early_and_a_late_subscriber_see_the_same() {
     assert_eq!(positions, (1..=10).collect::<Vec<u64>>(), "claimed, eight steps, completed");
 }
 
+/// A position that is behind the job's end, or in the middle of what has happened: the command says what there is and ends.
+#[test]
+fn who_asks_from_a_late_position_is_let_go() {
+    let stack = Stack::up(&["--think-ms", "300"]);
+    let id = stack.submit("agent-10", &json!({"steps": 6}));
+    let ahead = stack.json(&["watch", &id, "--after", "999", "--json"]);
+    assert_eq!((&ahead["id"], &ahead["status"]), (&json!(id), &json!("COMPLETED")), "{ahead}");
+    for (after, shown) in [("999", false), ("8", false), ("3", true)] {
+        let output = stack.run(&["watch", &id, "--after", after]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("step 5") == shown && !said.contains("step 2"), "after {after}: {said}");
+    }
+}
+
 #[test]
 fn a_streamed_answer_is_seen_while_it_grows() {
     let stack = Stack::up(&["--think-ms", "1500", "--tokens-per-second", "60"]);

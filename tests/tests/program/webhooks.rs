@@ -94,4 +94,22 @@ fn e12_a_receiver_takes_what_is_ours_once_and_nothing_else() {
     assert_eq!((status, &again["status"]), (202, &json!("PENDING")), "{again}");
     let third = receiver.next();
     assert_eq!((&third["id"], &third["taken"]), (&first["id"], &json!("known")));
+
+    // The same by the command line.
+    let (id, sent) = (job["id"].as_str().unwrap(), first["id"].as_str().unwrap());
+    let listed = stack.run(&["jobs", "deliveries", id]);
+    let table = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.status.success() && table.contains(sent) && table.contains("longhaul.AgentJobCompleted"), "{table}");
+    let again = stack.json(&["jobs", "resend", id, sent, "--json"]);
+    assert_eq!((&again["id"], &again["status"]), (&first["id"], &json!("PENDING")), "{again}");
+    let fourth = receiver.next();
+    assert_eq!((&fourth["id"], &fourth["taken"]), (&first["id"], &json!("known")));
+    let list = longhaul_tests::program::wait_for_some("the delivery to be settled again", || {
+        let list = stack.json(&["jobs", "deliveries", id, "--json"]);
+        (list["deliveries"][0]["status"] == "DELIVERED").then_some(list)
+    });
+    assert_eq!(list["deliveries"].as_array().unwrap().len(), 1, "{list}");
+    let unknown = stack.run(&["jobs", "resend", id, "evt_7", "--json"]);
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(!unknown.status.success() && said.contains("longhaul jobs deliveries ID"), "{said}");
 }

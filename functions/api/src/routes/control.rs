@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};
 use longhaul::engine::JobId;
+use longhaul::engine::job::Origin;
 use longhaul::outside::{self, OutsideError};
 use longhaul_wire::jobs::TakenIn;
 use longhaul_wire::problem::ProblemBody;
@@ -11,7 +12,7 @@ use longhaul_wire::requests::{CancelRequest, ReplayRequest, SignalRequest, parse
 use longhaul_wire::{Problem, Scope};
 
 use super::jobs::status_of;
-use crate::answer::{Refused, json};
+use crate::answer::{NO_POSITION, Refused, json};
 use crate::definitions;
 use crate::extract::{Called, JobPath, JsonBody, SignalPath, signal_key};
 use crate::service::{Service, now};
@@ -103,9 +104,12 @@ pub(super) async fn replay(
     request.check()?;
     service.refuse_while_erasing(&called.0.tenant).await?;
     let reference = called.job(job);
+    let order = watch::item(service.store(), &reference).await?.order;
+    if matches!(order.origin, Origin::Imported(_)) && !request.by_hand {
+        return Err(Refused(Problem::Imported));
+    }
     if let Some(input) = &request.edit.input {
-        let agent = watch::item(service.store(), &reference).await?.order.agent;
-        let card = definitions::of_job(&service, &reference.tenant, &agent).await?;
+        let card = definitions::of_job(&service, &reference.tenant, &order.agent).await?;
         service.agents().check_input(&card, input, "/edit/input")?;
     }
     let by = called.0.subject.clone();
@@ -132,6 +136,7 @@ async fn answer(
         Err(OutsideError::NotReplayable) => {
             Err(Refused(Problem::NotReplayable { status: status_of(service.store(), called, job).await }))
         }
+        Err(OutsideError::NoPosition) => Err(Refused(Problem::field("/from", NO_POSITION))),
         Err(error) => Err(Refused::outside(error, &job.to_string())),
     }
 }

@@ -14,7 +14,8 @@ use futures::stream::{self, Stream};
 use http::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use lambda_http::Context;
-use longhaul::engine::{Job, JobId, Seq};
+use longhaul::engine::{Job, Seq};
+use longhaul::store::JobRef;
 use longhaul_aws::AwsStore;
 use longhaul_wire::token::expires_at;
 use longhaul_wire::{Event, Problem, limits};
@@ -31,6 +32,8 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_secs(1);
 /// The longest stream where no invocation bounds it.
 const STREAM_SECONDS_MAX: u64 = 900;
+/// How often a stream whose reader is ahead of the journal looks whether the job has ended: no event would say so.
+const LOOK_AHEAD: Duration = Duration::from_secs(2);
 /// Proxies that hold answers back until they are whole are told not to.
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -62,9 +65,11 @@ pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem>
 /// Where a stream stands.
 struct Reading {
     store: AwsStore,
-    job: JobId,
+    job: JobRef,
     /// It has given everything up to here.
     after: u64,
+    /// Whether nothing stands there: its reader knows of more than there is.
+    ahead: bool,
     ready: VecDeque<Event>,
     ended: bool,
     until: Instant,
@@ -80,8 +85,9 @@ pub(super) async fn open(
 ) -> Result<Response, Refused> {
     let mut reading = Reading {
         store: service.store().clone(),
-        job: item.order.id,
+        job: JobRef { tenant: item.order.tenant.clone(), job: item.order.id },
         after,
+        ahead: false,
         ready: VecDeque::new(),
         ended: false,
         until: Instant::now() + time_left(invocation, headers),
@@ -92,6 +98,7 @@ pub(super) async fn open(
     if reading.ready.is_empty() && has_seen_the_end(end_at_position, &item) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
+    reading.ahead = after > 0 && reading.ready.is_empty() && end_at_position.is_none();
     let opening = stream::iter([Ok(sse::Event::default().retry(RETRY).comment("events follow"))]);
     let events = futures::StreamExt::chain(opening, follow(reading));
     let mut response =
@@ -136,7 +143,7 @@ fn follow(reading: Reading) -> impl Stream<Item = Result<sse::Event, Infallible>
             }
             if let Err(Refused(problem)) = reading.wait().await {
                 // The reader comes again, and is told then what it is.
-                tracing::warn!(job = %reading.job, problem = problem.name(), "a stream of events broke off");
+                tracing::warn!(job = %reading.job.job, problem = problem.name(), "a stream of events broke off");
                 return None;
             }
         }
@@ -147,17 +154,25 @@ impl Reading {
     /// Reads what stands behind the position; whether what stands at it is the job's end, if anything does.
     async fn fill(&mut self) -> Result<Option<bool>, Refused> {
         let from = Seq(self.after.max(Seq::FIRST.0));
-        let batches = self.store.journal_part(self.job, from, limits::EVENTS_PAGE_MAX).await?;
-        let events = batches.iter().flat_map(|batch| Event::of_batch(self.job, batch));
+        let batches = self.store.journal_part(self.job.job, from, limits::EVENTS_PAGE_MAX).await?;
+        let events = batches.iter().flat_map(|batch| Event::of_batch(self.job.job, batch));
         self.ready.extend(events.filter(|event| event.sequence.0 > self.after));
-        Ok(end_at(self.job, self.after, &batches))
+        Ok(end_at(self.job.job, self.after, &batches))
     }
 
-    /// Waits for the next batch, and takes it.
+    /// Waits for the next batch, and takes it; for a reader who is ahead of the journal, also for the job's end.
     async fn wait(&mut self) -> Result<(), Refused> {
         let next = Seq(self.after).plus(1);
-        if let Some(batch) = watch::batch_at(&self.store, self.job, next, self.until).await? {
-            self.ready.extend(Event::of_batch(self.job, &batch));
+        let until = if self.ahead { self.until.min(Instant::now() + LOOK_AHEAD) } else { self.until };
+        if let Some(batch) = watch::batch_at(&self.store, self.job.job, next, until).await? {
+            self.ready.extend(Event::of_batch(self.job.job, &batch));
+            self.ahead = false;
+        } else if self.ahead {
+            let item = watch::item(&self.store, &self.job).await?;
+            // Behind the item: one that has ended says that nothing can be missing here.
+            let end_at_position = self.fill().await?;
+            self.ahead = self.ready.is_empty() && end_at_position.is_none();
+            self.ended = self.ready.is_empty() && has_seen_the_end(end_at_position, &item);
         }
         Ok(())
     }

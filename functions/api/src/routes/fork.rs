@@ -6,6 +6,7 @@ use http::header::LOCATION;
 use http::{HeaderMap, StatusCode};
 use longhaul::engine::{JobId, Seq, StepKey};
 use longhaul::forking::{self, ForkOrder, Forked, Place};
+use longhaul::outside::OutsideError;
 use longhaul::store::{JobRef, Store};
 use longhaul_wire::jobs::{ForkView, RepeatedEffect, path_of};
 use longhaul_wire::problem::ProblemBody;
@@ -14,7 +15,7 @@ use longhaul_wire::{JobView, Problem, Scope};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::answer::{Refused, json, with_header};
+use crate::answer::{NO_POSITION, Refused, json, with_header};
 use crate::definitions;
 use crate::extract::{Called, JobPath, JsonBody, key_header};
 use crate::service::{Service, now};
@@ -88,6 +89,7 @@ pub(super) async fn fork(
 async fn admit(service: &Service, source: &JobRef, asked: ForkOrder) -> Result<Forked, Refused> {
     let store = service.store();
     let fork = JobRef { tenant: source.tenant.clone(), job: asked.id };
+    let field = place_field(&asked.from);
     let forking = forking::fork(store, source, asked);
     let forked = match service.admission().admit(store, &source.tenant, now()).await {
         Ok(admitted) => futures::join!(forking, admitted.write(store, now())).0,
@@ -97,7 +99,19 @@ async fn admit(service: &Service, source: &JobRef, asked: ForkOrder) -> Result<F
             None => return Err(Refused(problem)),
         },
     };
-    forked.map_err(|error| Refused::outside(error, &source.job.to_string()))
+    forked.map_err(|error| match error {
+        OutsideError::NoPosition => Refused(Problem::field(field, NO_POSITION)),
+        error => Refused::outside(error, &source.job.to_string()),
+    })
+}
+
+/// The field that names the place; the body as a whole where none does.
+const fn place_field(place: &Place) -> &'static str {
+    match place {
+        Place::Position(_) => "/from",
+        Place::Step(_) => "/step",
+        Place::LastGood => "",
+    }
 }
 
 fn place(request: &ForkRequest) -> Result<Place, Problem> {

@@ -14,7 +14,7 @@ use longhaul_wire::jobs::{DeadLetterList, JobList, JobSummary, Links};
 use longhaul_wire::journal::JournalView;
 use longhaul_wire::problem::ProblemBody;
 use longhaul_wire::text::{parse_rfc3339, rfc3339};
-use longhaul_wire::{JobView, Problem, Scope, limits};
+use longhaul_wire::{JobView, Problem, Scope, agents, limits};
 
 use crate::answer::{Refused, json};
 use crate::extract::{Called, JobPath};
@@ -80,7 +80,7 @@ pub(super) async fn journal(
     get, path = "/v1/jobs", tag = "jobs", operation_id = "listJobs",
     params(
         ("status" = Option<String>, Query, description = "Only jobs that stand so, such as WAITING"),
-        ("agent" = Option<String>, Query, description = "Only jobs of this agent, by name"),
+        ("agent" = Option<String>, Query, description = "Only jobs of this agent, by `name` or `name@version`"),
         ("label" = Option<String>, Query, description = "Only jobs with this label, as NAME=VALUE"),
         ("thread" = Option<String>, Query, description = "Only jobs of this thread"),
         ("since" = Option<String>, Query, description = "Only jobs submitted at this time or later (RFC 3339)"),
@@ -122,7 +122,15 @@ fn filter(parameters: &mut Parameters) -> Result<JobFilter, Problem> {
     if since.zip(until).is_some_and(|(since, until)| since >= until) {
         return Err(Problem::parameter("until", "must be later than `since`"));
     }
-    Ok(JobFilter { status, agent: parameters.text("agent"), label: label.transpose()?, thread, since, until })
+    let (agent, version) = match parameters.text("agent") {
+        Some(text) => match agents::reference(&text) {
+            Some((name, version)) => (Some(name.to_string()), version),
+            // What no agent is called has no jobs.
+            None => (Some(text), None),
+        },
+        None => (None, None),
+    };
+    Ok(JobFilter { status, agent, version, label: label.transpose()?, thread, since, until })
 }
 
 fn time(parameters: &mut Parameters, name: &str) -> Result<Option<Timestamp>, Problem> {

@@ -1,7 +1,9 @@
 //! What is sent to a job: signals, cancels, replays.
 
 use http::Method;
-use longhaul::engine::JobId;
+use longhaul::engine::job::{Imported, Order, Origin};
+use longhaul::engine::{Job, JobId, Timestamp};
+use longhaul::store::{JobRef, Store, Submit};
 use serde_json::{Value, json};
 
 use crate::reading::kinds;
@@ -143,4 +145,79 @@ async fn b11_ends_and_replays() {
     assert_eq!((&shown.body["status"], &shown.body["input"]), (&json!("PENDING"), &json!({ "topic": "edited" })));
     assert_eq!(shown.body["model"], "m");
     assert_eq!(caller.get("/v1/dead-letters").await.body["dead_letters"], json!([]));
+}
+
+/// Two people press replay at once, with different changes: whose changes are not made is told so.
+#[tokio::test]
+async fn replays_at_once_with_different_changes_are_one_replay() {
+    let world = World::new().await;
+    let caller = world.by("tn_a");
+    for round in 0..5 {
+        let job = submitted(&world, "tn_a").await;
+        world.drive("tn_a", job, vec![claimed(), step(0), failed()]).await;
+        let path = format!("/v1/jobs/{job}/replay");
+        let body = |n: u64| json!({ "edit": { "instructions": format!("Attempt {n}.") } });
+        let asked = (0..3).map(|n| {
+            let (caller, path) = (&caller, &path);
+            async move { caller.post(path, &body(n)).await }
+        });
+        let answers = futures::future::join_all(asked).await;
+        let taken: Vec<usize> = (0..3).filter(|n| answers[*n].status == 202).collect();
+        assert_eq!(taken.len(), 1, "round {round}");
+        for (n, answer) in answers.iter().enumerate().filter(|(n, _)| *n != taken[0]) {
+            assert_eq!((answer.status.as_u16(), answer.problem()), (409, "not-replayable"), "{n}: {}", answer.text);
+        }
+        let journal = caller.get(&format!("/v1/jobs/{job}/journal")).await;
+        assert_eq!(kinds(&journal.body), ["claimed", "step_completed", "failed", "replayed"], "round {round}");
+        let made = &journal.body["entries"][3]["entry"]["edit"]["instructions"];
+        assert_eq!(made, &json!(format!("Attempt {}.", taken[0])), "round {round}");
+    }
+}
+
+/// A position that the journal does not have is refused by name, and nothing is opened.
+#[tokio::test]
+async fn a_replay_names_a_position_that_is_there() {
+    let world = World::new().await;
+    let caller = world.by("tn_a");
+    let job = submitted(&world, "tn_a").await;
+    world.drive("tn_a", job, vec![claimed(), step(0), failed()]).await;
+    let path = format!("/v1/jobs/{job}/replay");
+    for from in [5, 99_999, u64::MAX] {
+        let answer = caller.post(&path, &json!({ "from": from })).await;
+        assert_eq!((answer.problem(), answer.field()), ("invalid-field", "/from"), "{from}: {}", answer.text);
+    }
+    assert_eq!(caller.get(&format!("/v1/jobs/{job}")).await.body["status"], "FAILED");
+    assert_eq!(caller.post(&path, &json!({ "from": 2 })).await.status, 202);
+}
+
+/// A job as `longhaul jobs import` leaves it.
+async fn imported(world: &World) -> JobId {
+    let like = JobRef { tenant: "tn_a".parse().unwrap(), job: submitted(world, "tn_a").await };
+    let order = world.store.job(&like).await.unwrap().unwrap().order;
+    let origin = Origin::Imported(Imported { at: Timestamp::from_millis(1) });
+    let order = Order { id: JobId::from_uuid(uuid::Uuid::now_v7()), origin, ..order };
+    let job = Job::accepted(order, longhaul::outside::fresh_nonce());
+    assert!(matches!(world.store.submit(&job).await.unwrap(), Submit::Created));
+    job.order.id
+}
+
+/// Nobody would go on with it: opened again, it would be neither open nor over for ever.
+#[tokio::test]
+async fn an_imported_job_is_opened_again_for_who_drives_it_and_for_nobody_else() {
+    let world = World::new().await;
+    let caller = world.by("tn_a");
+    for entries in [vec![claimed(), failed()], vec![claimed(), completed()], vec![claimed(), step(0)]] {
+        let job = imported(&world).await;
+        world.drive("tn_a", job, entries).await;
+        let path = format!("/v1/jobs/{job}/replay");
+        let (before, sent) = (caller.get(&format!("/v1/jobs/{job}")).await.body, world.messages());
+        for body in [json!({}), json!({ "from": 1 }), json!({ "edit": { "model": "m" } }), json!({ "by_hand": false })]
+        {
+            let answer = caller.post(&path, &body).await;
+            assert_eq!((answer.status.as_u16(), answer.problem()), (409, "imported"), "{body}: {}", answer.text);
+        }
+        assert_eq!(caller.get(&format!("/v1/jobs/{job}")).await.body, before);
+        assert_eq!(world.messages(), sent);
+        assert_eq!(caller.post(&path, &json!({ "from": 1, "by_hand": true })).await.status, 202);
+    }
 }

@@ -117,3 +117,31 @@ async fn lists_are_filtered_and_come_in_pages() {
         assert_eq!((answer.problem(), answer.field()), ("invalid-parameter", parameter), "{query}");
     }
 }
+
+/// Lists take an agent as they show it, with its version, or by its name alone.
+#[tokio::test]
+async fn an_agent_is_named_with_its_version_or_without() {
+    let world = World::new().await;
+    let caller = world.by("tn_a");
+    let body = json!({ "agent": "agent-10", "labels": { "n": "3" } });
+    let jobs = [submitted(&world, "tn_a").await, caller.post("/v1/jobs", &body).await.job()];
+    for job in jobs {
+        let reference = JobRef { tenant: "tn_a".parse().unwrap(), job };
+        world.store.put_places(&world.store.job(&reference).await.unwrap().unwrap().order).await.unwrap();
+    }
+    for (query, wanted) in [
+        ("agent=research", Some(jobs[0])),
+        ("agent=research@1", Some(jobs[0])),
+        ("agent=agent-10@1&status=PENDING", Some(jobs[1])),
+        ("agent=agent-10@1&label=n%3D3", Some(jobs[1])),
+        ("agent=agent-10@2&label=n%3D3", None),
+        ("agent=research@2", None),
+        ("agent=research@01", None),
+        ("agent=research@", None),
+    ] {
+        let answer = caller.get(&format!("/v1/jobs?{query}")).await;
+        let found: Vec<String> =
+            answer.body["jobs"].as_array().unwrap().iter().map(|job| job["id"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(found, wanted.iter().map(JobId::to_string).collect::<Vec<_>>(), "{query}");
+    }
+}

@@ -18,4 +18,7 @@ export function matches(job: Job, { agent, failure, text }: DeadFilter): boolean
   return texts.some((one) => one.toLowerCase().includes(wanted));
 }
 
+/** Whether a letter can be opened again: no worker would go on with a job that was imported. */
+export const canOpen = (job: Job): boolean => !job.imported_at;
+
 export const classesOf = (jobs: Job[]): string[] => [...new Set(jobs.flatMap((job) => (job.failure ? [job.failure.class] : [])))];

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { exact, plural } from "../format.ts";
 import { filter, route } from "../route.ts";
 import { api } from "../session.ts";
-import { classesOf, matches, type DeadFilter } from "../story/letters.ts";
+import { canOpen, classesOf, matches, type DeadFilter } from "../story/letters.ts";
 import type { DeadLetterList, Job } from "../wire.ts";
 import { Act, Age, Empty, Fault, JobLink, Labels, useFetched } from "../parts/common.tsx";
 import { FailureChain } from "../parts/failure.tsx";
@@ -35,7 +35,7 @@ async function all(of: DeadFilter): Promise<Job[]> {
   let cursor: string | undefined;
   for (let at = 0; at < PAGES_MAX; at += 1) {
     const list = await page(cursor);
-    found.push(...list.dead_letters.filter((job) => matches(job, of)));
+    found.push(...list.dead_letters.filter((job) => matches(job, of) && canOpen(job)));
     if (!list.next) break;
     cursor = list.next;
   }
@@ -53,7 +53,8 @@ export function DeadLetters() {
   const [fault, setFault] = useState<unknown>();
   const here = value?.dead_letters ?? [];
   const letters = here.filter((job) => matches(job, of));
-  const picked = letters.filter((job) => chosen.has(job.id));
+  const open = letters.filter(canOpen);
+  const picked = open.filter((job) => chosen.has(job.id));
   const filtered = of.agent !== "" || of.failure !== "" || of.text !== "";
   const many = (value?.next ?? undefined) !== undefined || cursors.length > 0;
   const choose = (ids: string[], on: boolean) => {
@@ -89,10 +90,10 @@ export function DeadLetters() {
           <div class="tools bulk">
             <label class="inline">
               <input
-                type="checkbox" checked={letters.length > 0 && picked.length === letters.length}
-                onChange={(event) => choose(letters.map((job) => job.id), event.currentTarget.checked)}
+                type="checkbox" checked={open.length > 0 && picked.length === open.length} disabled={open.length === 0}
+                onChange={(event) => choose(open.map((job) => job.id), event.currentTarget.checked)}
               />
-              All {letters.length} shown
+              All {open.length} shown{open.length < letters.length && ` that can be replayed`}
             </label>
             <Act does={() => replay(async () => picked)} disabled={picked.length === 0 || bulk?.running}>
               Replay {picked.length || ""} as {picked.length === 1 ? "it is" : "they are"}
@@ -186,7 +187,7 @@ function Choice({ id, label, of, value, onValue }: {
 function Letter({ job, chosen, onChoose }: { job: Job; chosen: boolean; onChoose: (on: boolean) => void }) {
   return (
     <li class="card letter">
-      <input type="checkbox" aria-label={`Choose ${job.agent}, ${job.id}`} checked={chosen} onChange={(event) => onChoose(event.currentTarget.checked)} />
+      <input type="checkbox" aria-label={`Choose ${job.agent}, ${job.id}`} checked={chosen && canOpen(job)} disabled={!canOpen(job)} onChange={(event) => onChoose(event.currentTarget.checked)} />
       <div class="grow">
         <p class="letter-head">
           <b>{job.agent}</b> <JobLink id={job.id} /> <span class="quiet">failed <Age of={job.updated_at} /> ago, {plural(job.steps, "step")}</span>
@@ -194,7 +195,9 @@ function Letter({ job, chosen, onChoose }: { job: Job; chosen: boolean; onChoose
         </p>
         {job.failure && <FailureChain failure={job.failure} />}
       </div>
-      <a class="button" href={`#/jobs/${job.id}?replay`}>Edit and replay</a>
+      {canOpen(job)
+        ? <a class="button" href={`#/jobs/${job.id}?replay`}>Edit and replay</a>
+        : <span class="quiet">imported, driven by no worker</span>}
     </li>
   );
 }

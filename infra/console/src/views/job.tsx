@@ -133,7 +133,9 @@ function JobOf({ id }: { id: string }) {
   }, [job?.agent, job?.status]);
   if (!job) return <Fault error={error ?? seen.error} />;
   const over = isOver(job.status);
-  const canReplay = job.status === "FAILED" || job.status === "CANCELLED";
+  // No worker would go on with an imported one: its fork is driven, and `longhaul jobs step` goes through it.
+  const canReplay = (job.status === "FAILED" || job.status === "CANCELLED") && !job.imported_at;
+  const replaying = canReplay || replay?.fork ? replay : undefined;
   return (
     <article class="job">
       <Head job={job} link={seen.link} over={over} />
@@ -164,14 +166,14 @@ function JobOf({ id }: { id: string }) {
           {job.cancelled.reason && <p>{job.cancelled.reason}</p>}
         </section>
       )}
-      {over && !replay && (
+      {over && !replaying && (
         <div class="tools">
           {canReplay && <button type="button" class="primary" onClick={() => setReplay({})}>Edit and replay…</button>}
           <button type="button" onClick={() => setReplay({ fork: true })}>Edit and fork…</button>
         </div>
       )}
-      {replay && (canReplay || replay.fork) && (
-        <Replay key={`${replay.fork} ${replay.from}`} job={job} from={replay.from} stepName={replay.name} fork={replay.fork} onDone={() => { setReplay(undefined); again(); }} onClose={() => setReplay(undefined)} />
+      {replaying && (
+        <Replay key={`${replaying.fork} ${replaying.from}`} job={job} from={replaying.from} stepName={replaying.name} fork={replaying.fork} onDone={() => { setReplay(undefined); again(); }} onClose={() => setReplay(undefined)} />
       )}
       {!over && <Signals job={job} story={seen.story} onSent={again} />}
       <section class="card" aria-labelledby="timeline">

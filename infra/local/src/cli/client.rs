@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use longhaul_wire::agents::{AgentList, AgentView};
+use longhaul_wire::deliveries::{DeliveryList, DeliveryView};
 use longhaul_wire::erasures::{EraseRequest, ErasureList, ErasureView};
 use longhaul_wire::events::EventList;
 use longhaul_wire::export::{EntryPart, Export};
@@ -107,6 +108,11 @@ impl Client {
         self.get(&format!("/v1/jobs/{job}/events"), &[("after", &after.to_string()), ("wait", &wait)]).await
     }
 
+    /// The events of a job behind a position, as far as they are there.
+    pub(super) async fn events_at_hand(&self, job: JobId, after: u64) -> Result<EventList, CliError> {
+        self.get(&format!("/v1/jobs/{job}/events"), &[("after", &after.to_string())]).await
+    }
+
     /// Asks an address of this deployment for a job's events as a stream.
     pub(super) async fn open_events(&self, at: &str, job: JobId, after: u64) -> Result<Opened, CliError> {
         let url = format!("{}/v1/jobs/{job}/events", at.trim_end_matches('/'));
@@ -132,7 +138,7 @@ impl Client {
                 let problem = answer.json::<ProblemBody>().await.ok();
                 let named = problem.and_then(|problem| problem.extras.get("streams")?.as_str().map(str::to_owned));
                 // Tokens go there.
-                Opened::Elsewhere(named.and_then(|named| super::deployment::address("streams", &named).ok()))
+                Opened::Elsewhere(named.and_then(|named| super::deployment::base("streams", &named).ok()))
             }
             // The question that follows says what is wrong, if anything is.
             _ => Opened::Busy,
@@ -284,6 +290,27 @@ impl Client {
 
     pub(super) async fn replay(&self, id: &str, request: &ReplayRequest) -> Result<TakenIn, CliError> {
         self.post(&format!("/v1/jobs/{}/replay", segment(id)), request).await
+    }
+
+    /// All deliveries of a job's events to its webhook that are kept, page after page.
+    pub(super) async fn deliveries(&self, id: &str) -> Result<DeliveryList, CliError> {
+        let path = format!("/v1/jobs/{}/deliveries", segment(id));
+        let mut list = DeliveryList { deliveries: Vec::new(), next: None };
+        let mut after = 0_u64;
+        loop {
+            let page: DeliveryList = self.get(&path, &[("after", &after.to_string())]).await?;
+            list.deliveries.extend(page.deliveries);
+            match page.next {
+                Some(next) => after = next,
+                None => return Ok(list),
+            }
+        }
+    }
+
+    /// Delivers an event to a job's webhook once more.
+    pub(super) async fn resend(&self, id: &str, delivery: &str) -> Result<DeliveryView, CliError> {
+        let path = format!("/v1/jobs/{}/deliveries/{}/resend", segment(id), segment(delivery));
+        self.send("POST", &path, self.request(Method::POST, &path)).await
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> Result<T, CliError> {

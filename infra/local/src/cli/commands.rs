@@ -62,7 +62,7 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
         }
         Command::DeadLetters(command) => {
             let connected = place.connect().await?;
-            let done = super::jobs::dead_letters(&connected, command).await;
+            let done = super::dead_letters::dead_letters(&connected, command).await;
             connected.end().await;
             done
         }
@@ -264,6 +264,18 @@ impl Shown {
 /// How often the live view asks where the job stands: its status changes also without an event.
 const STANDING: Duration = Duration::from_secs(2);
 
+/// The job that an argument names.
+pub(super) fn job_id(id: &str) -> Result<JobId, CliError> {
+    id.parse().map_err(|error| CliError::Argument { argument: "ID", what: format!("{id:?} is no job id: {error}") })
+}
+
+/// Whether a job has ended and has no event behind a position. Where that cannot be asked, whoever follows the job finds out
+/// why.
+async fn nothing_follows(connected: &Connected, job: JobId, after: u64) -> bool {
+    let page = connected.client.events_at_hand(job, after).await;
+    page.is_ok_and(|page| page.ended && page.events.is_empty())
+}
+
 /// Watches a job until it ends and prints what came of it.
 pub(super) async fn watch(
     connected: &Connected,
@@ -272,11 +284,10 @@ pub(super) async fn watch(
     output: Output,
     plain: bool,
 ) -> Result<ExitCode, CliError> {
-    let job: JobId = id
-        .parse()
-        .map_err(|error| CliError::Argument { argument: "ID", what: format!("{id:?} is no job id: {error}") })?;
+    let job = job_id(id)?;
     let before = connected.client.job(id).await?;
-    let mut over = before.is_over() && after > 0;
+    let mut last = after;
+    let mut over = after > 0 && nothing_follows(connected, job, last).await;
     let websocket = super::deployment::websocket(&connected.addresses).await?;
     let screen = !plain && !output.json && !over && Screen::is_possible();
     let mut shown =
@@ -300,21 +311,28 @@ pub(super) async fn watch(
                 if left {
                     break None;
                 }
-                if let Shown::Screen(screen) = &mut shown
-                    && looked_at.elapsed() >= STANDING
-                {
+                if looked_at.elapsed() >= STANDING {
                     looked_at = Instant::now();
-                    screen.shown.stands(connected.client.job(id).await?);
+                    if let Shown::Screen(screen) = &mut shown {
+                        screen.shown.stands(connected.client.job(id).await?);
+                    }
+                    // No event would say so to who asks from behind the last one.
+                    over = last == after && after > 0 && nothing_follows(connected, job, last).await;
+                    if over {
+                        break None;
+                    }
                 }
             }
         };
         match news {
             Some(News::Event(event)) => {
+                last = event.sequence.0;
                 shown.show(&event);
                 // A replayed job has an end in the middle: what the API says of it now decides.
                 over = event.is_end() && connected.client.job(id).await?.is_over();
             }
             Some(News::Delta(delta)) => shown.hear(&delta),
+            None if over => {}
             None => {
                 shown.finish();
                 let goes_on = if connected.is_own() { "goes on with" } else { "goes on; watch it with" };

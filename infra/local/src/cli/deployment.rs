@@ -46,7 +46,13 @@ pub(super) struct Settings {
 /// [`CliError::Argument`].
 pub(super) fn address(argument: &'static str, text: &str) -> Result<String, CliError> {
     let wrong = |what: String| CliError::Argument { argument, what };
-    let url = url::Url::parse(text).map_err(|error| wrong(format!("{text:?} is no address: {error}")))?;
+    // What may hold a password or a token is not repeated.
+    let shown = if text.contains(['@', '?', '#']) { "what was given" } else { text };
+    let url = url::Url::parse(text).map_err(|error| wrong(format!("{shown:?} is no address: {error}")))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        let what = "must not carry a name or password; a token says who asks (`longhaul login`, or LONGHAUL_TOKEN)";
+        return Err(wrong(what.to_owned()));
+    }
     let loopback = match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(url::Host::Ipv4(address)) => address.is_loopback(),
@@ -56,9 +62,25 @@ pub(super) fn address(argument: &'static str, text: &str) -> Result<String, CliE
     match url.scheme() {
         "https" | "wss" => Ok(text.trim_end_matches('/').to_owned()),
         "http" | "ws" if loopback => Ok(text.trim_end_matches('/').to_owned()),
-        "http" | "ws" => Err(wrong(format!("{text} would send your token in the clear; use its https:// address"))),
+        "http" | "ws" => Err(wrong(format!("{shown} would send your token in the clear; use its https:// address"))),
         other => Err(wrong(format!("{other}:// is no way to a deployment; give its https:// address"))),
     }
+}
+
+/// The same of an address behind which paths and parameters are put.
+///
+/// # Errors
+/// [`CliError::Argument`].
+pub(super) fn base(argument: &'static str, text: &str) -> Result<String, CliError> {
+    let given = address(argument, text)?;
+    // The console's own address has a token behind the #.
+    let plain = given.split(['?', '#']).next().unwrap_or_default().trim_end_matches('/');
+    let base = plain.strip_suffix("/console").unwrap_or(plain);
+    if base == given {
+        return Ok(given);
+    }
+    let what = format!("must be the address of the API alone, without ?, # or /console; give {base}");
+    Err(CliError::Argument { argument, what })
 }
 
 impl Target {
@@ -67,7 +89,7 @@ impl Target {
     /// # Errors
     /// [`CliError::Argument`].
     pub(super) fn named(&self) -> Result<Option<String>, CliError> {
-        self.url.as_deref().filter(|url| !url.is_empty()).map(|url| address("--url", url)).transpose()
+        self.url.as_deref().filter(|url| !url.is_empty()).map(|url| base("--url", url)).transpose()
     }
 
     /// Where it listens, as far as that was said. A deployment names its WebSocket itself to who asks: see [`websocket`].
@@ -76,7 +98,7 @@ impl Target {
     /// [`CliError::Argument`].
     pub(super) fn addresses(&self, api: &str) -> Result<Addresses, CliError> {
         let given = self.websocket.as_deref().filter(|given| !given.is_empty());
-        let websocket = given.map(|given| address("--websocket", given)).transpose()?.unwrap_or_default();
+        let websocket = given.map(|given| base("--websocket", given)).transpose()?.unwrap_or_default();
         Ok(Addresses { api: api.to_owned(), websocket, ..Addresses::default() })
     }
 
@@ -108,7 +130,7 @@ pub(super) async fn websocket(addresses: &Addresses) -> Result<Option<String>, C
         return Ok(Some(addresses.websocket.clone()));
     }
     let said = settings(&addresses.api).await?.websocket;
-    said.map(|said| address("--websocket", &said)).transpose()
+    said.map(|said| base("--websocket", &said)).transpose()
 }
 
 /// What a deployment tells everybody about itself.
@@ -272,6 +294,27 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(address("--url", text).ok().as_deref(), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_the_deployments_own_and_repeats_no_password() {
+        for (text, says) in [
+            ("https://x.example/prod", None),
+            ("https://x.example/prod?x=1", Some("give https://x.example/prod")),
+            ("https://x.example?", Some("give https://x.example")),
+            ("http://127.0.0.1:4780/console/#s3cret", Some("give http://127.0.0.1:4780")),
+            ("http://x.example/console/#s3cret", Some("in the clear")),
+            ("http://127.0.0.1:4780/console/", Some("give http://127.0.0.1:4780")),
+            ("https://ada:s3cret@x.example", Some("must not carry a name or password")),
+            ("https://ada@x.example", Some("must not carry a name or password")),
+            ("http://ada:s3cret@x.example", Some("must not carry a name or password")),
+            ("https://ada:s3cret@x.example:99999", Some("is no address")),
+        ] {
+            let refused = base("--url", text).err().map(|error| error.to_string());
+            assert_eq!(refused.is_some(), says.is_some(), "{text}: {refused:?}");
+            let refused = refused.unwrap_or_default();
+            assert!(refused.contains(says.unwrap_or_default()) && !refused.contains("s3cret"), "{text}: {refused}");
         }
     }
 }

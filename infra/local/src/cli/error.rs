@@ -149,6 +149,18 @@ pub enum CliError {
     Json(#[from] serde_json::Error),
 }
 
+/// The commands that show what there is of the kind that was not found.
+fn who_shows(problem: &str) -> &'static str {
+    match problem.rsplit(':').next().unwrap_or_default() {
+        "no-such-job" => "`longhaul jobs ls` shows",
+        "no-such-agent" => "`longhaul agents ls` shows",
+        "no-such-schedule" => "`longhaul schedules ls` shows",
+        "no-such-delivery" => "`longhaul jobs deliveries ID` shows",
+        "no-such-erasure" => "`longhaul tenant erasures` shows",
+        _ => "`longhaul jobs ls` and `longhaul agents ls` show",
+    }
+}
+
 impl From<StackError> for CliError {
     fn from(error: StackError) -> Self {
         Self::Stack(Box::new(error))
@@ -196,9 +208,7 @@ impl CliError {
                     "the token is not good any more: `longhaul login --url URL`, or another LONGHAUL_TOKEN".to_owned(),
                 ),
                 403 => Some("ask for a token with the scope that is named above".to_owned()),
-                404 => {
-                    Some("`longhaul jobs ls` and `longhaul agents ls` show what there is for this tenant".to_owned())
-                }
+                404 => Some(format!("{} what there is for this tenant", who_shows(&problem.kind))),
                 _ => None,
             },
             Self::Live { .. } => Some("the job goes on; `longhaul jobs show ID` tells how it stands".to_owned()),
@@ -219,6 +229,37 @@ impl CliError {
             | Self::Bench(_)
             | Self::Output(_)
             | Self::Json(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_looked_for_where_its_kind_is() {
+        for (kind, command) in [
+            ("no-such-job", "longhaul jobs ls"),
+            ("no-such-agent", "longhaul agents ls"),
+            ("no-such-schedule", "longhaul schedules ls"),
+            ("no-such-delivery", "longhaul jobs deliveries ID"),
+            ("no-such-erasure", "longhaul tenant erasures"),
+            ("no-such-thing", "longhaul jobs ls"),
+        ] {
+            let problem = ProblemBody {
+                kind: format!("urn:longhaul:problem:{kind}"),
+                title: String::new(),
+                status: 404,
+                detail: String::new(),
+                instance: None,
+                request_id: None,
+                field: None,
+                extras: serde_json::Map::new(),
+            };
+            let error = CliError::Refused { method: "GET", url: String::new(), problem: Box::new(problem) };
+            let next = error.next().unwrap_or_default();
+            assert!(next.starts_with(&format!("`{command}` ")), "{kind}: {next}");
         }
     }
 }

@@ -1,14 +1,11 @@
-//! `longhaul jobs` and `longhaul dead-letters`: what a person asks of jobs and does with them.
+//! `longhaul jobs` and `longhaul fork`: what a person asks of jobs and does with them.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use longhaul_engine::job::Priority;
 use longhaul_engine::thread::OnBusy;
-use longhaul_wire::JobView;
-use longhaul_wire::jobs::{DeadLetterList, TakenIn};
 use longhaul_wire::requests::{Budget, CancelRequest, EditRequest, ForkRequest, ReplayRequest, SignalRequest};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -18,8 +15,6 @@ use super::connect::Connected;
 use super::output::{print, say};
 use super::{CliError, Output, tables, transfer};
 
-/// Pages of dead letters that are gone through for a replay of all that match: 50 letters each.
-const PAGES_MAX: usize = 200;
 /// Millionths of a dollar in a dollar.
 const MICROS: f64 = 1_000_000.0;
 
@@ -30,7 +25,7 @@ pub(super) enum JobsCommand {
         /// Only jobs with this status, such as WAITING.
         #[arg(long)]
         status: Option<String>,
-        /// Only jobs of this agent.
+        /// Only jobs of this agent, by name or name@version.
         #[arg(long)]
         agent: Option<String>,
         /// Only jobs with this label, NAME=VALUE.
@@ -82,6 +77,22 @@ pub(super) enum JobsCommand {
     },
     /// Open a failed or cancelled job again and watch it.
     Replay(Replay),
+    /// List the deliveries of a job's events to its webhook.
+    Deliveries {
+        /// The job's id.
+        id: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Deliver an event to a job's webhook once more, whatever became of it.
+    Resend {
+        /// The job's id.
+        id: String,
+        /// The delivery's id, evt_…, as `jobs deliveries` shows it.
+        delivery: String,
+        #[command(flatten)]
+        output: Output,
+    },
     /// Write a job as one JSON file on standard output: its order, its journal, its agent's definition.
     Export {
         /// The job's id.
@@ -164,69 +175,6 @@ impl EditArguments {
             model,
             instructions: instructions.map(|given| text_argument("--instructions", &given)).transpose()?,
         })
-    }
-}
-
-#[derive(Debug, Subcommand)]
-pub(super) enum DeadLettersCommand {
-    /// List jobs that failed for good, the newest first.
-    Ls {
-        #[command(flatten)]
-        matching: Matching,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Show a dead letter with its whole story.
-    Show {
-        /// The job's id.
-        id: String,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Open it again, edited or not, and watch it.
-    Replay(Replay),
-    /// Open all again that match, as they are: for a cause that lay outside of them.
-    ReplayAll {
-        #[command(flatten)]
-        matching: Matching,
-        /// Only say which would be.
-        #[arg(long)]
-        dry_run: bool,
-        #[command(flatten)]
-        output: Output,
-    },
-}
-
-/// Which dead letters.
-#[derive(Debug, Args)]
-pub(super) struct Matching {
-    /// Only of this agent, by name or name@version.
-    #[arg(long)]
-    agent: Option<String>,
-    /// Only failures of this class, such as timeout.
-    #[arg(long)]
-    class: Option<String>,
-    /// Only with this text in the error.
-    #[arg(long)]
-    text: Option<String>,
-    /// Only with this label, NAME=VALUE.
-    #[arg(long, value_parser = label)]
-    label: Option<(String, String)>,
-}
-
-impl Matching {
-    fn admits(&self, job: &JobView) -> bool {
-        let failure = job.failure.as_ref();
-        let says = |wanted: &str| {
-            failure.is_some_and(|failure| {
-                failure.message.contains(wanted) || failure.causes.iter().any(|cause| cause.contains(wanted))
-            })
-        };
-        let of_agent = |agent: &str| job.agent == agent || job.agent.split('@').next() == Some(agent);
-        self.agent.as_deref().is_none_or(of_agent)
-            && self.class.as_deref().is_none_or(|class| failure.is_some_and(|failure| failure.class == class))
-            && self.text.as_deref().is_none_or(says)
-            && self.label.as_ref().is_none_or(|(name, value)| job.labels.get(name) == Some(value))
     }
 }
 
@@ -332,6 +280,13 @@ pub(super) async fn jobs(connected: &Connected, command: JobsCommand) -> Result<
             Ok(done)
         }
         JobsCommand::Replay(request) => replay(connected, request).await,
+        JobsCommand::Deliveries { id, output } => {
+            print_or_json(&client.deliveries(&id).await?, output, tables::deliveries)
+        }
+        JobsCommand::Resend { id, delivery, output } => {
+            let ordered = client.resend(&id, &delivery).await?;
+            said(&ordered, output, &format!("{} ({}) is delivered again", ordered.id, ordered.kind))
+        }
         JobsCommand::Export { id } => transfer::export(connected, &id).await,
         // `commands::run` has taken these ways already: they need the data folder as well.
         JobsCommand::Import { .. } | JobsCommand::Step { .. } => {
@@ -357,85 +312,16 @@ pub(super) async fn fork(connected: &Connected, request: Fork) -> Result<ExitCod
 }
 
 /// What a request came to.
-fn said(taken: &TakenIn, output: Output, words: &str) -> Result<ExitCode, CliError> {
+fn said(came_to: &impl Serialize, output: Output, words: &str) -> Result<ExitCode, CliError> {
     if output.json {
-        print_json(taken)?;
+        print_json(came_to)?;
     } else {
         say(words);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-pub(super) async fn dead_letters(connected: &Connected, command: DeadLettersCommand) -> Result<ExitCode, CliError> {
-    match command {
-        DeadLettersCommand::Ls { matching, output } => {
-            let list = DeadLetterList { dead_letters: matching_letters(connected, &matching).await?, next: None };
-            print_or_json(&list, output, tables::dead_letters)
-        }
-        DeadLettersCommand::Show { id, output } => show(connected, &id, output).await,
-        DeadLettersCommand::Replay(request) => replay(connected, request).await,
-        DeadLettersCommand::ReplayAll { matching, dry_run, output } => {
-            replay_all(connected, &matching, dry_run, output).await
-        }
-    }
-}
-
-/// Every letter that matches.
-async fn matching_letters(connected: &Connected, matching: &Matching) -> Result<Vec<JobView>, CliError> {
-    let mut found = Vec::new();
-    let mut cursor = None;
-    for _ in 0..PAGES_MAX {
-        let page = connected.client.dead_letters(cursor.as_deref()).await?;
-        found.extend(page.dead_letters.into_iter().filter(|job| matching.admits(job)));
-        cursor = page.next;
-        if cursor.is_none() {
-            return Ok(found);
-        }
-    }
-    say(&format!("only the newest {} dead letters were looked at", PAGES_MAX.saturating_mul(50)));
-    Ok(found)
-}
-
-async fn replay_all(
-    connected: &Connected,
-    matching: &Matching,
-    dry_run: bool,
-    output: Output,
-) -> Result<ExitCode, CliError> {
-    let letters = matching_letters(connected, matching).await?;
-    let mut opened = Vec::new();
-    let mut refused = BTreeMap::new();
-    for job in &letters {
-        let id = job.id.to_string();
-        if dry_run {
-            opened.push(id);
-            continue;
-        }
-        match connected.client.replay(&id, &ReplayRequest::default()).await {
-            Ok(_) => opened.push(id),
-            Err(CliError::Refused { problem, .. }) => {
-                refused.insert(id, problem.detail.clone());
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    let good = refused.is_empty();
-    if output.json {
-        print_json(&json!({ "opened": opened, "refused": refused, "dry_run": dry_run }))?;
-    } else {
-        for id in &opened {
-            print(id)?;
-        }
-        for (id, why) in &refused {
-            say(&format!("{id}: {why}"));
-        }
-        let what = if dry_run { "would be opened again" } else { "opened again" };
-        say(&format!("{} of {} dead letters {what}", opened.len(), letters.len()));
-    }
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-async fn show(connected: &Connected, id: &str, output: Output) -> Result<ExitCode, CliError> {
+pub(super) async fn show(connected: &Connected, id: &str, output: Output) -> Result<ExitCode, CliError> {
     let job = connected.client.job(id).await?;
     let journal = connected.client.journal(id).await?;
     if output.json {
@@ -446,15 +332,18 @@ async fn show(connected: &Connected, id: &str, output: Output) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-async fn replay(connected: &Connected, request: Replay) -> Result<ExitCode, CliError> {
+/// What is said to who wants an imported job opened again.
+pub(super) fn driven_by_nobody(id: &str) -> String {
+    format!("it was imported, and no worker drives it; go through it with: longhaul jobs step {id} --from N")
+}
+
+pub(super) async fn replay(connected: &Connected, request: Replay) -> Result<ExitCode, CliError> {
     let Replay { id, edit, from, detach, output } = request;
     let edit = edit.read()?;
     if connected.client.job(&id).await?.imported_at.is_some() {
-        let what =
-            format!("it was imported, and no worker drives it; go through it with: longhaul jobs step {id} --from N");
-        return Err(CliError::Argument { argument: "ID", what });
+        return Err(CliError::Argument { argument: "ID", what: driven_by_nobody(&id) });
     }
-    let taken_in = connected.client.replay(&id, &ReplayRequest { from, edit }).await?;
+    let taken_in = connected.client.replay(&id, &ReplayRequest { from, edit, by_hand: false }).await?;
     if detach {
         return said(&taken_in, output, &format!("job {id} is open again"));
     }

@@ -107,6 +107,8 @@ pub(super) async fn login(target: &Target, arguments: LoginArguments) -> Result<
         argument: "--url",
         what: "name the deployment to log in at; the stack on this machine needs no login".to_owned(),
     })?;
+    // Before anybody confirms anything: what cannot be kept must not be asked for.
+    Credentials::open()?.locked().await?.get(&url)?;
     let of_deployment = settings(&url).await?;
     let issuer = arguments.issuer.or(of_deployment.issuer).ok_or_else(|| CliError::Argument {
         argument: "--issuer",

@@ -8,6 +8,7 @@ mod commands;
 mod connect;
 mod cost;
 mod credentials;
+mod dead_letters;
 mod deployment;
 mod error;
 mod follow;
@@ -139,12 +140,12 @@ enum Command {
     },
     /// Make a new job out of any step of another one, edited or not, and watch it.
     Fork(jobs::Fork),
-    /// Jobs: list, show, cancel, signal, replay, export, import, step.
+    /// Jobs: list, show, cancel, signal, replay, webhook deliveries, export, import, step.
     #[command(subcommand)]
     Jobs(jobs::JobsCommand),
     /// Jobs that failed for good: list, show, replay one or all that match.
     #[command(subcommand)]
-    DeadLetters(jobs::DeadLettersCommand),
+    DeadLetters(dead_letters::DeadLettersCommand),
     /// Agents: list, show, check a definition, save it.
     #[command(subcommand)]
     Agents(agents::AgentsCommand),

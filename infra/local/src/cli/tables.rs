@@ -3,6 +3,7 @@
 use comfy_table::{ContentArrangement, Table, presets};
 use longhaul_engine::job::Status;
 use longhaul_wire::agents::AgentView;
+use longhaul_wire::deliveries::{DeliveryFailure, DeliveryList, DeliveryStatus};
 use longhaul_wire::jobs::{DeadLetterList, JobList, Usage};
 use longhaul_wire::journal::EntryView;
 use longhaul_wire::schedules::{ScheduleList, ScheduleView};
@@ -84,6 +85,38 @@ pub(super) fn jobs(list: &JobList) -> String {
             counted(tokens(&job.usage)),
             if running { "…".to_owned() } else { cost_of(&job.usage) },
             plain(&Value::String(labels.join(" "))),
+        ]);
+    }
+    table.to_string()
+}
+
+/// The deliveries of a job's events to its webhook, with the last try of each.
+pub(super) fn deliveries(list: &DeliveryList) -> String {
+    if list.deliveries.is_empty() {
+        return "no deliveries".to_owned();
+    }
+    let mut table = table(&["DELIVERY", "EVENT", "STATUS", "TRIES", "LAST TRY", "NEXT TRY"]);
+    for delivery in &list.deliveries {
+        let status = match (delivery.status, delivery.failure) {
+            (DeliveryStatus::Pending, _) => "PENDING",
+            (DeliveryStatus::Delivered, _) => "DELIVERED",
+            (DeliveryStatus::Failed, None) => "FAILED",
+            (DeliveryStatus::Failed, Some(DeliveryFailure::TriesUsed)) => "FAILED: tries used",
+            (DeliveryStatus::Failed, Some(DeliveryFailure::Gone)) => "FAILED: wants no more",
+            (DeliveryStatus::Failed, Some(DeliveryFailure::AddressRefused)) => "FAILED: address refused",
+        };
+        let last = delivery.attempts.last().map(|made| match (made.status, &made.reason) {
+            (Some(status), _) => format!("{status} {}", made.excerpt.as_deref().unwrap_or_default()),
+            (None, Some(reason)) => reason.clone(),
+            (None, None) => "no answer".to_owned(),
+        });
+        table.add_row([
+            delivery.id.clone(),
+            delivery.kind.clone(),
+            status.to_owned(),
+            delivery.tries.to_string(),
+            plain(&Value::String(last.unwrap_or_default().trim_end().to_owned())),
+            delivery.next_try_at.clone().unwrap_or_default(),
         ]);
     }
     table.to_string()

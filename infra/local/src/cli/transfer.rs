@@ -11,12 +11,12 @@ use longhaul_agent::Settings;
 use longhaul_aws::dynamo::SavedDefinition;
 use longhaul_aws::{AwsStore, Config};
 use longhaul_definition::{Format, Policy, read_within};
-use longhaul_engine::{Batch, Job, JobId};
+use longhaul_engine::{Batch, Job};
 use longhaul_wire::export::Export;
 use longhaul_wire::requests::{EditRequest, ReplayRequest};
 use serde_json::{Value, json};
 
-use super::commands::print_json;
+use super::commands::{job_id, print_json};
 use super::connect::Connected;
 use super::output::{print, say};
 use super::{CliError, Output, Place, tables};
@@ -71,6 +71,11 @@ async fn bring_in(
     let refused = |what: String| CliError::Import { job: job.order.id, what };
     let store = store_of(place).await?;
     let reference = JobRef { tenant: job.order.tenant.clone(), job: job.order.id };
+    // The api refuses what is new of a tenant whose data goes; this writes past it.
+    if store.erasure_under_way(&reference.tenant).await?.is_some() {
+        let what = "all data of the tenant is being erased; import it when that is done (`longhaul tenant erasures`)";
+        return Err(refused(what.to_owned()));
+    }
     if store.job(&reference).await?.is_some() {
         return Err(refused("it is here already; take another data folder with --data".to_owned()));
     }
@@ -149,9 +154,7 @@ pub(super) struct Go {
 /// Drives an imported job on by some outcomes, in this very process, asking the stand-in model.
 pub(super) async fn step(place: &Place, connected: &Connected, go: Go) -> Result<ExitCode, CliError> {
     let Go { id, from, input, count, output } = go;
-    let job: JobId = id
-        .parse()
-        .map_err(|error| CliError::Argument { argument: "ID", what: format!("{id:?} is no job id: {error}") })?;
+    let job = job_id(&id)?;
     let before = connected.client.job(&id).await?;
     if before.imported_at.is_none() {
         let what =
@@ -160,7 +163,7 @@ pub(super) async fn step(place: &Place, connected: &Connected, go: Go) -> Result
     }
     if from.is_some() || input.is_some() {
         let edit = EditRequest { input, ..EditRequest::default() };
-        connected.client.replay(&id, &ReplayRequest { from, edit }).await?;
+        connected.client.replay(&id, &ReplayRequest { from, edit, by_hand: true }).await?;
     } else if before.is_over() {
         let what = "the job has ended; name the position to go on from with --from (`longhaul jobs show` has them)";
         return Err(CliError::Argument { argument: "--from", what: what.to_owned() });

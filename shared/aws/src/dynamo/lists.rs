@@ -40,8 +40,10 @@ const READ_RETRY_WAIT_FIRST_MS: u64 = 50;
 pub struct JobFilter {
     /// Their status.
     pub status: Option<Status>,
-    /// The name of their agent, any version.
+    /// The name of their agent.
     pub agent: Option<String>,
+    /// Its version; any, where none is named.
+    pub version: Option<u32>,
     /// A label and its value.
     pub label: Option<(String, String)>,
     /// Their thread.
@@ -65,6 +67,7 @@ impl JobFilter {
     fn admits(&self, job: &JobSummary) -> bool {
         self.status.is_none_or(|status| job.status == status)
             && self.agent.as_ref().is_none_or(|agent| job.agent.name.as_str() == agent)
+            && self.version.is_none_or(|version| job.agent.version == version)
             && self.label.as_ref().is_none_or(|(name, value)| job.labels.get(name) == Some(value))
             && self.thread.as_ref().is_none_or(|thread| job.thread.as_ref().is_some_and(|of| of.as_str() == thread))
             && self.since.is_none_or(|since| job.submitted_at >= since)
@@ -137,7 +140,7 @@ impl List {
     /// before a status.
     /// Open jobs go first of all where they are asked for: most have ended.
     fn jobs(tenant: &TenantId, filter: &JobFilter) -> Self {
-        let JobFilter { status, agent, label, thread, since: _, until: _ } = filter;
+        let JobFilter { status, agent, version, label, thread, since: _, until: _ } = filter;
         let (found_by, sort) = match (thread, label, agent, status) {
             (Some(thread), _, _, _) => (Some(found_by_thread(tenant, thread)), find_thread_sort()),
             (None, Some((name, value)), _, _) => (Some(found_by_label(tenant, name, value)), find_label_sort(name)),
@@ -149,7 +152,8 @@ impl List {
             (None, None, None, None) => (None, JOB.to_owned()),
         };
         let parts = usize::from(label.is_some()) + usize::from(agent.is_some()) + usize::from(status.is_some());
-        let parts = parts + usize::from(thread.is_some());
+        // The index knows an agent by its name alone.
+        let parts = parts + usize::from(thread.is_some()) + usize::from(version.is_some());
         let exact = parts <= 1 && !status.is_some_and(is_open);
         let (index, hash) = match found_by {
             Some(found_by) => (SEARCH_INDEX, (FOUND_BY, found_by)),

@@ -339,6 +339,29 @@ async fn an_imported_job_is_driven_by_no_worker() {
     assert_eq!(done.read(), BTreeMap::new());
 }
 
+/// Workers drive the fork of a job that came as a file, so that it has not the label by which those are known that nobody
+/// drives. What its owner calls so is his.
+#[tokio::test(start_paused = true)]
+async fn the_fork_of_an_imported_job_is_not_called_imported() {
+    for (imported, kept) in [(true, false), (false, true)] {
+        let workshop = Workshop::new(Sim::faultless(), journey(&Done::default()));
+        workshop
+            .run(1, async {
+                let origin = match imported {
+                    true => Origin::Imported(Imported { at: workshop.clock.now() }),
+                    false => Origin::Submitted,
+                };
+                let labels = ["imported", "team"].map(|name| (name.to_owned(), "yes".to_owned()));
+                let order = workshop.order("agent", json!({}));
+                let source = workshop.submit(Order { origin, labels: BTreeMap::from(labels), ..order }).await;
+                let (_, made) = forked(&workshop, &source, asked(&workshop, 1, Place::Position(Seq(1)))).await.unwrap();
+                let labels = &made.accepted.job.order.labels;
+                assert_eq!((labels.contains_key("imported"), labels.contains_key("team")), (kept, true), "{imported}");
+            })
+            .await;
+    }
+}
+
 /// Worlds by seed in which calls fail, are repeated and come late, messages are lost and doubled, and workers die at random:
 /// each fork ends, does what it keeps never, an at-most-once effect at most once, and everything else as often as it was
 /// claimed at most.

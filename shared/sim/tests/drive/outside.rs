@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use longhaul::engine::entry::Edit;
 use longhaul::engine::job::Status;
-use longhaul::engine::{AgentRef, Entry, JobState, TenantId};
+use longhaul::engine::{AgentRef, Entry, JobState, Seq, TenantId};
 use longhaul::store::StoreError;
 use longhaul::{Agent, AgentSource, Ctx, Error, ErrorClass, Registry, StepError, outside};
 use longhaul_sim::workshop::Workshop;
@@ -53,6 +53,93 @@ async fn what_is_not_worth_a_retry_is_a_dead_letter_and_is_mended_and_replayed()
         })
         .await;
     assert_eq!(done.read(), BTreeMap::from([("plan".to_owned(), 1), ("publish".to_owned(), 2)]));
+}
+
+/// Two replays at once, one of which is slow at any of its calls: one of them opens the job, and whoever asked for other
+/// changes is told that his were not made.
+#[tokio::test(start_paused = true)]
+async fn of_two_replays_at_once_the_one_that_changes_nothing_is_refused() {
+    for (call, same) in (1..=8).flat_map(|call| [(call, true), (call, false)]) {
+        let agent = registry(async move |ctx: &mut Ctx, input: Value| {
+            let body = async || {
+                if input["mended"].is_null() {
+                    return Err(StepError::new(ErrorClass::Refused, "the model refused"));
+                }
+                tokio::time::sleep(Duration::from_secs(100)).await;
+                Ok(input["mended"].clone())
+            };
+            let whole: Value = ctx.step("publish", body).await?;
+            Ok(whole)
+        });
+        let workshop = Workshop::new(Sim::faultless(), agent);
+        workshop
+            .run(1, async {
+                let job = workshop.submit(workshop.order("agent", json!({}))).await;
+                failure(&workshop, &job).await;
+                let edit = |who: &str| Edit { input: Some(json!({ "mended": who })), ..Edit::default() };
+                let edits = [edit("ada"), edit(if same { "ada" } else { "bob" })];
+                let (slow, quick, now) = (workshop.sim.handle(), workshop.sim.handle(), workshop.clock.now());
+                slow.freeze_at(call, Duration::from_secs(10));
+                let ask = |store, key: &str, edit: &Edit| {
+                    let (job, key, edit) = (job.clone(), key.parse().unwrap(), edit.clone());
+                    Box::pin(async move { outside::replay(store, &job, key, "eve".into(), None, edit, now).await })
+                };
+                let late = slow.unless_frozen(ask(&slow, "r1", &edits[0]));
+                let answers: [_; 2] = tokio::join!(late, ask(&quick, "r2", &edits[1])).into();
+                let whole = result(&workshop, &job).await;
+                let batches = workshop.sim.snapshot().journals.remove(&job.job).unwrap();
+                let entries = batches.into_iter().flat_map(|batch| batch.entries);
+                let made: Vec<Edit> = entries
+                    .filter_map(|entry| if let Entry::Replayed { edit, .. } = entry { Some(edit) } else { None })
+                    .collect();
+                let said = format!("slow at call {call}, the same changes: {same}: {answers:?}");
+                assert_eq!(made.len(), 1, "{said}");
+                assert_eq!(whole, made[0].input.as_ref().unwrap()["mended"], "{said}");
+                for (answer, edit) in answers.iter().zip(&edits) {
+                    match answer {
+                        Ok(_) => assert_eq!(edit, &made[0], "{said}"),
+                        Err(outside::OutsideError::NotReplayable) => {}
+                        Err(other) => panic!("{said}: {other}"),
+                    }
+                }
+                let taken = answers.iter().filter(|answer| answer.is_ok()).count();
+                // In the middle of the slow one, who asks for the same is answered as it is.
+                match (same, call) {
+                    (true, 2..=4) => assert_eq!(taken, 2, "{said}"),
+                    (true, _) => assert!(taken > 0, "{said}"),
+                    (false, _) => assert_eq!(taken, 1, "{said}"),
+                }
+            })
+            .await;
+    }
+}
+
+/// A position that the journal does not have is none to go back to.
+#[tokio::test(start_paused = true)]
+async fn a_replay_from_a_position_that_is_not_there_is_refused() {
+    let agent = registry(async |ctx: &mut Ctx, _: Value| {
+        ctx.step("publish", async || -> Result<(), StepError> { Err(StepError::new(ErrorClass::Refused, "no")) }).await
+    });
+    let workshop = Workshop::new(Sim::faultless(), agent);
+    workshop
+        .run(1, async {
+            let job = workshop.submit(workshop.order("agent", json!({}))).await;
+            failure(&workshop, &job).await;
+            let next = workshop.journal(&job).next();
+            let replay = async |key: &str, from: Seq| {
+                let (store, now) = (workshop.sim.handle(), workshop.clock.now());
+                outside::replay(&store, &job, key.parse().unwrap(), "ada".into(), Some(from), Edit::default(), now)
+                    .await
+            };
+            let before = workshop.story(&job);
+            for from in [next.plus(1), next.plus(1_000_000)] {
+                let refused = replay("r1", from).await;
+                assert!(matches!(refused, Err(outside::OutsideError::NoPosition)), "{from}: {refused:?}");
+            }
+            assert_eq!(workshop.story(&job), before);
+            assert!(replay("r1", next).await.unwrap().seq.is_some());
+        })
+        .await;
 }
 
 /// Waits for a person, with a timeout.

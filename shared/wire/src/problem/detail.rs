@@ -73,6 +73,7 @@ impl Problem {
                 "{} Only a job that FAILED or was CANCELLED can be replayed.",
                 stands(*status, "The job is not in a state to be replayed.")
             ),
+            Self::Imported => imported_detail(),
             Self::NoSuchSchedule { schedule } => no_schedule_detail(&echo(schedule)),
             Self::NoSuchDelivery { delivery } => no_delivery_detail(&echo(delivery)),
             Self::NoSuchErasure { erasure } => no_erasure_detail(&echo(erasure)),
@@ -84,6 +85,13 @@ impl Problem {
                 .into(),
         }
     }
+}
+
+/// What is said to who wants an imported job opened again.
+fn imported_detail() -> String {
+    "The job was imported from a file: nobody would go on with it. Go through it with `longhaul jobs step`, or fork it: workers \
+     drive the fork."
+        .to_owned()
 }
 
 /// What is said of a schedule that is not there.
@@ -113,7 +121,8 @@ fn thread_detail(by: Option<JobId>) -> String {
              waits for the turn, `interrupt` cancels what is in front."
         ),
         None => format!(
-            "{THREAD_PLACES_MAX} jobs of the thread have not ended. Wait until some have, or take another thread."
+            "{THREAD_PLACES_MAX} jobs of the thread have not ended. Wait until some have, take another thread, or cancel them \
+             all by `on_busy`: `interrupt`, for which there are some places more."
         ),
     }
 }

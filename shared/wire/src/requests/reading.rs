@@ -12,6 +12,7 @@ use crate::{limits, names};
 /// # Errors
 /// [`Problem::BodyTooLarge`], [`Problem::InvalidJson`] with the position, [`Problem::InvalidField`] with the field.
 pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+    type PathError = serde_path_to_error::Error<serde_json::Error>;
     if body.len() > BODY_BYTES_MAX {
         return Err(Problem::BodyTooLarge { bytes_max: BODY_BYTES_MAX });
     }
@@ -19,13 +20,16 @@ pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(Problem::field("", "must be an object"));
     }
-    let problem = |error: serde_path_to_error::Error<serde_json::Error>| {
-        let field = pointer(error.path());
-        problem_of(error.inner(), field)
-    };
-    names::check(body).map_err(problem)?;
+    let problem = |error: &PathError| problem_of(error.inner(), pointer(error.path()));
+    names::check(body).map_err(|error| problem(&error))?;
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(problem)?;
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error: PathError| match problem(&error) {
+        // It has just been read, as JSON: where a name is wanted and `null` or a number stands, the reader speaks of syntax.
+        Problem::InvalidJson { .. } => {
+            Problem::field(pointer(error.path()), "must be one of the texts that stand for it")
+        }
+        problem => problem,
+    })?;
     reader.end().map_err(|error| problem_of(&error, String::new()))?;
     Ok(value)
 }
