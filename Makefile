@@ -135,7 +135,7 @@ verify-model verify-seeds verify-stack: .SHELLFLAGS := -o pipefail -c
 SEEDS := 0..20000
 verify-seeds:
 	mkdir -p $(VERIFIED)
-	LONGHAUL_SEEDS=$(SEEDS) cargo test --release -p longhaul-simulation --test seeds --test threads -- --nocapture 2>&1 | tee $(VERIFIED)/seeds.log
+	LONGHAUL_SEEDS=$(SEEDS) cargo test --release --workspace --test seeds --test thread_seeds -- --nocapture 2>&1 | tee $(VERIFIED)/seeds.log
 
 # The model check of the large instances: prints the states that were met and any violation.
 verify-model:
