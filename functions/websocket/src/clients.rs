@@ -10,6 +10,7 @@ use longhaul_wire::token::{TokenError, expires_at};
 use longhaul_wire::{Problem, Scope, problem};
 use serde::Serialize;
 
+use crate::delivery::Delivered;
 use crate::{Time, WebSocket};
 
 /// When to connect again after too many connections: nobody knows when one closes.
@@ -50,6 +51,8 @@ impl GatewayAnswer {
 pub(crate) enum Refusal {
     /// It is told this, about this job.
     Problem(Option<JobId>, Problem),
+    /// Its token has expired, or it has been forgotten: it is told so, about this job, and the connection ends.
+    Expired(Option<JobId>),
     /// Nobody listens any more.
     Closed,
 }
@@ -80,8 +83,11 @@ impl WebSocket {
             }
             Some(_) | None => {
                 let text = event.body.as_deref().unwrap_or_default();
-                match self.message(connection, text, time).await {
+                let asked_ms = u64::try_from(context.request_time_epoch).ok().filter(|ms| *ms > 0);
+                let asked_ms = asked_ms.unwrap_or_else(|| time.now().as_millis());
+                match self.message(connection, text, asked_ms, time).await {
                     Ok(()) | Err(Refusal::Closed) => {}
+                    Err(Refusal::Expired(job)) => self.send_away(connection, job, request_id).await,
                     Err(Refusal::Problem(job, problem)) => {
                         self.tell(connection, &ServerMessage::problem(job, &problem, request_id)).await;
                     }
@@ -160,8 +166,8 @@ impl WebSocket {
         }
     }
 
-    /// Does what a client asks.
-    async fn message(&self, id: &str, text: &str, time: Time) -> Result<(), Refusal> {
+    /// Does what a client asks, in a message that the gateway took at `asked_ms`.
+    async fn message(&self, id: &str, text: &str, asked_ms: u64, time: Time) -> Result<(), Refusal> {
         let message = ClientMessage::parse(text).map_err(|problem| Refusal::Problem(None, problem))?;
         let job = match &message {
             ClientMessage::Subscribe { job, after: _, together: _ } | ClientMessage::Unsubscribe { job } => Some(*job),
@@ -170,15 +176,9 @@ impl WebSocket {
         let connection = self.connection(id, job, time.now()).await?;
         let answer = match message {
             ClientMessage::Subscribe { job, after, together } => {
-                self.subscribe(&connection, job, Wish { after: Seq(after), together }, time).await?
+                self.subscribe(&connection, job, Wish { after: Seq(after), together }, asked_ms, time).await?
             }
-            ClientMessage::Unsubscribe { job } => {
-                self.store.unsubscribe(id, job).await.map_err(|error| {
-                    tracing::error!(tenant = %connection.tenant, %job, error = %chain(&error), "not unsubscribed");
-                    Refusal::about(job, unavailable())
-                })?;
-                ServerMessage::Unsubscribed { job }
-            }
+            ClientMessage::Unsubscribe { job } => self.unsubscribe(&connection, job, asked_ms).await?,
             ClientMessage::Ping => ServerMessage::Pong,
         };
         self.tell(id, &answer).await;
@@ -193,11 +193,20 @@ impl WebSocket {
         })?;
         match found {
             Some(connection) if now < connection.token_expires_at => Ok(connection),
-            Some(_) => {
-                self.forget_connection(id).await;
-                Err(Refusal::Problem(job, Problem::NotAuthenticated))
-            }
-            None => Err(Refusal::Problem(job, Problem::NotAuthenticated)),
+            Some(_) | None => Err(Refusal::Expired(job)),
+        }
+    }
+
+    /// Ends a connection that has no right any more: it is told why, forgotten and closed. What fails here is found out by
+    /// its next message, or the gateway's own end of connections.
+    pub(crate) async fn send_away(&self, id: &str, job: Option<JobId>, request_id: Option<&str>) {
+        let problem = ServerMessage::problem(job, &Problem::NotAuthenticated, request_id);
+        if self.tell(id, &problem).await == Delivered::Closed {
+            return;
+        }
+        self.forget_connection(id).await;
+        if let Err(error) = self.push.close(id).await {
+            tracing::warn!(connection = id, error = %chain(&error), "a connection was not closed");
         }
     }
 }

@@ -5,16 +5,15 @@
 //! sent for goes by the item: what is settled is left, what is not due yet is sent for again, and a try is written down
 //! before it begins, so that two who come for the same delivery do not both make it.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use aws_lambda_events::sqs::{BatchItemFailure, SqsBatchResponse, SqsEvent, SqsMessage};
 use futures::stream::{self, StreamExt};
 use longhaul::engine::delivery::{Step, Try};
-use longhaul::engine::{Delivery, JobId, Seq, limits};
+use longhaul::engine::{Delivery, JobId, Seq, Timestamp, limits};
 use longhaul::store::{JobRef, StoreError};
 use longhaul_aws::deliveries::{DeliveryMessage, StoredDelivery};
+use longhaul_aws::kept::Lately;
 use longhaul_aws::telemetry::chain;
 use longhaul_wire::Event;
 use longhaul_wire::deliveries::{delivery_id, reported};
@@ -26,7 +25,7 @@ use crate::{Time, WebSocket};
 const DELIVERIES_AT_ONCE: usize = 10;
 /// Orders that are written at a time.
 const ORDERS_AT_ONCE: usize = 16;
-/// Jobs whose wish is remembered. A job's order never changes, and most have no webhook at all.
+/// Jobs whose wish is remembered: most have no webhook at all.
 const WISHES_KEPT: usize = 4_096;
 /// The least time that a try is begun with; the rest of the invocation is for writing down what came of it.
 const TRY_TIME_MIN: Duration = Duration::from_secs(2);
@@ -38,23 +37,13 @@ const SETTLE_TRIES_MAX: usize = 4;
 /// What a job's caller wants to hear: the types of the order, and none when there is no webhook.
 type Wish = Option<Vec<String>>;
 
-/// The wishes of jobs that were met lately.
-#[derive(Debug, Default)]
-pub(crate) struct Wishes(Mutex<BTreeMap<JobId, Wish>>);
+/// The wishes of jobs that were met lately. A job's order never changes, but under a key that is used again behind an
+/// erasure, or behind the job's time, there is another job of the same id.
+pub(crate) type Wishes = Lately<JobId, Wish>;
 
-impl Wishes {
-    fn known(&self, job: JobId) -> Option<Wish> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&job).cloned()
-    }
-
-    fn learn(&self, job: JobId, wish: Wish) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= WISHES_KEPT {
-            // Ids are in the order of time, mostly: the oldest job is the likeliest to be over.
-            known.pop_first();
-        }
-        known.insert(job, wish);
-    }
+/// No wishes yet, to be kept for so long.
+pub(crate) const fn wishes(kept_for: Duration) -> Wishes {
+    Lately::new(kept_for, WISHES_KEPT)
 }
 
 impl WebSocket {
@@ -76,7 +65,7 @@ impl WebSocket {
 
     async fn order_of(&self, news: &News, time: Time) -> Result<(), StoreError> {
         let job = &news.job;
-        let Some(types) = self.wish(job).await? else { return Ok(()) };
+        let Some(types) = self.wish(job, time.now()).await? else { return Ok(()) };
         let mut ordered = false;
         for (event, _) in news.events.iter().filter(|(event, _)| reported(&types, event)) {
             let delivery = Delivery::ordered(event.sequence, event.kind.as_str().to_owned(), time.now());
@@ -93,14 +82,14 @@ impl WebSocket {
     }
 
     /// What the job's caller wants to hear of.
-    async fn wish(&self, job: &JobRef) -> Result<Wish, StoreError> {
-        if let Some(wish) = self.wishes.known(job.job) {
+    async fn wish(&self, job: &JobRef, now: Timestamp) -> Result<Wish, StoreError> {
+        if let Some(wish) = self.wishes.get(&job.job, now) {
             return Ok(wish);
         }
         // A job that is gone wants nothing more.
         let Some(order) = self.store.order_without_input(job).await? else { return Ok(None) };
         let wish = order.webhook.map(|_| order.webhook_events);
-        self.wishes.learn(job.job, wish.clone());
+        self.wishes.learn(job.job, wish.clone(), now);
         Ok(wish)
     }
 

@@ -150,7 +150,8 @@ impl WebSocket {
             None => Arc::new(SecretsOfSettings::new(config.webhook_secrets.clone())),
         };
         let webhooks = Webhooks::new(config.webhook_loopback, secrets);
-        Ok(Self { store, push, tokens, webhooks, wishes: Wishes::default(), slow: Mutex::default() })
+        let wishes = deliveries::wishes(config.tenant_data_kept());
+        Ok(Self { store, push, tokens, webhooks, wishes, slow: Mutex::default() })
     }
 
     /// The same with secrets from elsewhere.
@@ -166,7 +167,15 @@ impl WebSocket {
     /// # Errors
     /// [`EventError`] when it is no event of either.
     pub async fn handle(&self, event: Box<RawValue>, deadline_ms: u64) -> Result<Value, EventError> {
-        let time = Time { clock: Clock::of_machine(), deadline: Timestamp::from_millis(deadline_ms) };
+        self.handle_by(Clock::of_machine(), event, deadline_ms).await
+    }
+
+    /// As [`WebSocket::handle`], by this clock.
+    ///
+    /// # Errors
+    /// As [`WebSocket::handle`].
+    pub async fn handle_by(&self, clock: Clock, event: Box<RawValue>, deadline_ms: u64) -> Result<Value, EventError> {
+        let time = Time { clock, deadline: Timestamp::from_millis(deadline_ms) };
         let malformed = |side| move |source| EventError::Malformed { side, source };
         // Most events are batches of the stream, and large: those are read into what they are without a step between.
         if of_stream(event.get()) {

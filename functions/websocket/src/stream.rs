@@ -15,8 +15,7 @@ use longhaul::store::{JobRef, StoreError};
 use longhaul_aws::AwsStore;
 use longhaul_aws::connections::Subscriber;
 use longhaul_aws::dynamo::StreamedBatch;
-use longhaul_wire::socket::ServerMessage;
-use longhaul_wire::{Event, Problem};
+use longhaul_wire::Event;
 
 use crate::delivery::Delivered;
 use crate::{Time, WebSocket};
@@ -150,8 +149,7 @@ impl WebSocket {
 
     async fn send_all(&self, connection: &str, outbox: Outbox, now: Timestamp) {
         if outbox.token_expires_at <= now {
-            self.tell(connection, &ServerMessage::problem(None, &Problem::NotAuthenticated, None)).await;
-            self.forget_connection(connection).await;
+            self.send_away(connection, None, None).await;
             return;
         }
         for text in messages(&outbox.events, outbox.together) {

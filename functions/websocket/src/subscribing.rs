@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul::engine::{Batch, JobId, Seq};
 use longhaul::store::{JobRef, Store, StoreError};
-use longhaul_aws::connections::{Connection, Wish};
+use longhaul_aws::connections::{Asked, Connection, Wish};
 use longhaul_wire::socket::ServerMessage;
 use longhaul_wire::{Event, Problem};
 
@@ -25,39 +25,64 @@ impl WebSocket {
     ///
     /// The answer comes behind those events and names the last of them: everything up to there has been sent, and what
     /// follows is behind it.
+    ///
+    /// What is asked here may be overtaken by what the client asks later. The answer tells what holds.
     pub(crate) async fn subscribe(
         &self,
         connection: &Connection,
         job: JobId,
         wish: Wish,
+        asked_ms: u64,
         time: Time,
     ) -> Result<ServerMessage, Refusal> {
         let reference = JobRef { tenant: connection.tenant.clone(), job };
-        let failed = |error: StoreError| {
-            tracing::error!(tenant = %reference.tenant, %job, error = %chain(&error), "not subscribed");
-            Refusal::about(job, unavailable())
-        };
+        let failed = |error: StoreError| not_done(&reference, &error);
         if self.store.job(&reference).await.map_err(failed)?.is_none() {
             return Err(Refusal::about(job, Problem::NoSuchJob { job: job.to_string() }));
         }
         let after = wish.after.0;
-        self.store.subscribe(connection, &reference, wish).await.map_err(failed)?;
+        if self.store.ask(connection, &reference, Asked::to_hear(wish, asked_ms)).await.map_err(failed)?.is_none() {
+            return Ok(ServerMessage::Unsubscribed { job });
+        }
         let (let_in, batches) =
             futures::join!(self.refuse_while_erasing(&reference.tenant), self.store.journal(job, Seq(after).plus(1)));
         if let Err(problem) = let_in {
-            self.store.unsubscribe(&connection.id, job).await.map_err(failed)?;
+            self.store.forget_subscription(&connection.id, job).await.map_err(failed)?;
             return Err(Refusal::about(job, problem));
         }
         let batches = batches.map_err(failed)?;
         let limit = time.left().min(Duration::from_secs(CATCH_UP_SECONDS_MAX));
         match tokio::time::timeout(limit, self.catch_up(&connection.id, job, after, &batches)).await {
-            Ok(CaughtUp::To(last)) => Ok(ServerMessage::Subscribed { job, after: last }),
+            Ok(CaughtUp::To(last)) => match self.store.asked_last(&connection.id, job).await.map_err(failed)? {
+                Some(_) => Ok(ServerMessage::Subscribed { job, after: last }),
+                None => Ok(ServerMessage::Unsubscribed { job }),
+            },
             Ok(CaughtUp::Closed) => Err(Refusal::Closed),
             // A subscription with a hole in front would never be whole again. The client asks anew with what it has.
             Ok(CaughtUp::TooSlow) | Err(_) => {
-                self.store.unsubscribe(&connection.id, job).await.map_err(failed)?;
+                self.store.ask(connection, &reference, Asked::no_more(asked_ms)).await.map_err(failed)?;
                 Err(Refusal::about(job, unavailable()))
             }
+        }
+    }
+
+    /// Ends a connection's subscription to a job; what holds then.
+    pub(crate) async fn unsubscribe(
+        &self,
+        connection: &Connection,
+        job: JobId,
+        asked_ms: u64,
+    ) -> Result<ServerMessage, Refusal> {
+        let reference = JobRef { tenant: connection.tenant.clone(), job };
+        let failed = |error: StoreError| not_done(&reference, &error);
+        // Only a job that is there can be subscribed to later than this: of no other anything need be remembered.
+        if self.store.order_without_input(&reference).await.map_err(failed)?.is_none() {
+            self.store.forget_subscription(&connection.id, job).await.map_err(failed)?;
+            return Ok(ServerMessage::Unsubscribed { job });
+        }
+        match self.store.ask(connection, &reference, Asked::no_more(asked_ms)).await.map_err(failed)? {
+            None => Ok(ServerMessage::Unsubscribed { job }),
+            Some(later) => Ok(ServerMessage::Subscribed { job, after: later.after.0 }),
         }
     }
 
@@ -79,6 +104,11 @@ impl WebSocket {
         }
         CaughtUp::To(last)
     }
+}
+
+fn not_done(job: &JobRef, error: &StoreError) -> Refusal {
+    tracing::error!(tenant = %job.tenant, job = %job.job, error = %chain(error), "what a client asked was not done");
+    Refusal::about(job.job, unavailable())
 }
 
 /// How far a new subscriber has been brought.

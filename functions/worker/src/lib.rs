@@ -1,6 +1,6 @@
 //! The worker: takes batches of continuations off the queue and drives their jobs on, all of them at once.
 //!
-//! It keeps nothing between two invocations but its clients. What a job is, where it stands and who may drive it is in
+//! It keeps nothing between two invocations but its clients and, for a minute, definitions. What a job is, where it stands and who may drive it is in
 //! the store; how it is driven is in `longhaul::drive`. This crate joins the two to Lambda: it reads messages, gives
 //! each invocation its session and its deadline, and tells the queue which messages are done with.
 
@@ -35,10 +35,10 @@ use longhaul_aws::{AwsStore, Config, ConfigError, telemetry};
 pub use batch::{BatchError, Worker};
 pub use broadcast::Broadcast;
 pub use by_hand::step_by_hand;
+pub use definitions::Definitions;
 pub use newer::{often_received, put_off};
 
 use crate::callables::Callables;
-use crate::definitions::Definitions;
 use crate::keys::Keys;
 use crate::metrics::{Meter, Metered};
 

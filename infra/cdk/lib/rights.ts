@@ -102,6 +102,7 @@ export class Rights {
       allow('Payloads', ['s3:GetObject', 's3:DeleteObject'], this.payloads()),
       allow('PayloadsOfExpiredJobs', 's3:ListBucket', bucket.bucketArn),
       this.push(),
+      allow('ExpiredConnections', 'execute-api:ManageConnections', this.connections('DELETE')),
     ], [
       allow('EventSource', ['dynamodb:DescribeStream', 'dynamodb:GetShardIterator', 'dynamodb:GetRecords'], table.tableStreamArn ?? ''),
       allow('DeliveriesEventSource', ['sqs:ReceiveMessage', 'sqs:DeleteMessage', 'sqs:GetQueueAttributes'], webhooks.queueArn),

@@ -59,8 +59,8 @@ export function suppressions(system: IConstruct, secretsPrefix?: string, streams
     },
     {
       rules: [`AwsSolutions-IAM5[Resource::arn:<AWS::Partition>:execute-api:<AWS::Region>:<AWS::AccountId>:<${webSocketApi}>/live/DELETE/@connections/*]`],
-      at: ['SweeperRole'],
-      reason: 'As above, for closing those of a tenant whose data is erased.',
+      at: ['SweeperRole', 'WebSocketRole'],
+      reason: 'As above, for closing those of a tenant whose data is erased, and those whose token has expired.',
     },
     {
       rules: ['AwsSolutions-IAM5[Resource::*]', 'Serverless-LambdaStarPermissions'],

@@ -161,6 +161,30 @@ async fn events_of_a_connection_reach_the_function() {
     assert_eq!(api.gateway.connections(), 0);
 }
 
+/// They are handled beside each other; by their times the function knows in which order they came.
+#[tokio::test]
+async fn messages_that_come_at_once_have_their_times_in_order() {
+    let api = Api::start().await;
+    let mut socket = api.client().await;
+    let mut times = vec![0; 40];
+    // As many at once as the function takes.
+    for numbers in (0..times.len()).collect::<Vec<_>>().chunks(4) {
+        for number in numbers {
+            socket.feed(Message::text(json!({"action": "subscribe", "number": number}).to_string())).await.unwrap();
+        }
+        socket.flush().await.unwrap();
+        for _ in numbers {
+            next(&mut socket).await;
+        }
+    }
+    for event in api.platform.events_after(41).await.into_iter().skip(1) {
+        let body: Value = serde_json::from_str(event["body"].as_str().unwrap()).unwrap();
+        let number = usize::try_from(body["number"].as_u64().unwrap()).unwrap();
+        times[number] = event["requestContext"]["requestTimeEpoch"].as_u64().unwrap();
+    }
+    assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+}
+
 /// Each row: what the function does at `$connect`, and the status that refuses the client.
 #[tokio::test]
 async fn a_client_comes_in_only_if_the_function_says_so() {

@@ -183,6 +183,12 @@ impl Config {
         })
     }
 
+    /// How long a process may take for true what it has read of a tenant's data: less than an erasure rests.
+    #[must_use]
+    pub fn tenant_data_kept(&self) -> Duration {
+        Duration::from_secs(limits::TENANT_DATA_KEPT_SECONDS).min(self.erasure_rest)
+    }
+
     /// The management endpoint of the WebSocket gateway.
     ///
     /// # Errors

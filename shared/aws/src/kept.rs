@@ -1,9 +1,13 @@
-//! Values that are fetched from outside, kept for a short time, and never fetched twice at once.
+//! What a warm process keeps of what it has fetched, for a short time.
+//!
+//! [`Kept`] is for values from outside, which are never fetched twice at once. [`Lately`] is for what was read of tenants'
+//! data: an erasure reckons with a process that has it still, and so nothing of that kind is kept in another way.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use longhaul_engine::Timestamp;
 use tokio::time::Instant;
 
 /// How long a failure is kept: those who wait for the same value hear of it at once, and what has been mended is seen
@@ -52,6 +56,51 @@ impl<K: Ord + Clone, V: Clone, E: Clone> Kept<K, V, E> {
     }
 }
 
+/// What was read of tenants' data lately, by key. By the wall clock: a frozen process may find its others stopped.
+#[derive(Debug)]
+pub struct Lately<K, V> {
+    kept_for: Duration,
+    keys_max: usize,
+    known: Mutex<BTreeMap<K, (Timestamp, V)>>,
+}
+
+impl<K: Ord, V: Clone> Lately<K, V> {
+    /// Takes values for true for so long, of at most so many keys. How long is [`Config::tenant_data_kept`] or less.
+    ///
+    /// [`Config::tenant_data_kept`]: crate::Config::tenant_data_kept
+    #[must_use]
+    pub const fn new(kept_for: Duration, keys_max: usize) -> Self {
+        Self { kept_for, keys_max, known: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// The value of a key, if it was read lately.
+    #[must_use]
+    pub fn get(&self, key: &K, now: Timestamp) -> Option<V> {
+        let known = self.known();
+        known.get(key).filter(|(read_at, _)| self.is_fresh(*read_at, now)).map(|(_, value)| value.clone())
+    }
+
+    /// Keeps what was read now, and lets go of what is old.
+    pub fn learn(&self, key: K, value: V, now: Timestamp) {
+        let mut known = self.known();
+        known.retain(|_, (read_at, _)| self.is_fresh(*read_at, now));
+        if known.len() >= self.keys_max && !known.contains_key(&key) {
+            // Any may go: it is read again. Where keys are in the order of time, the oldest is the likeliest to be over.
+            known.pop_first();
+        }
+        known.insert(key, (now, value));
+    }
+
+    /// A clock that was set back makes nothing young.
+    fn is_fresh(&self, read_at: Timestamp, now: Timestamp) -> bool {
+        read_at <= now && read_at.until(now) < self.kept_for
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<K, (Timestamp, V)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test may panic: that is how it fails")]
@@ -88,5 +137,28 @@ mod tests {
         let gave_up = tokio::time::timeout(Duration::from_millis(500), ask(2)).await;
         assert!(gave_up.is_err());
         assert_eq!(ask(2).await, Ok(5));
+    }
+
+    #[test]
+    fn what_was_read_lately_is_known_and_nothing_older() {
+        let start = Timestamp::from_millis(1_795_953_600_000);
+        let at = |ms: u64| start.plus(Duration::from_millis(ms));
+        let lately = Lately::new(Duration::from_secs(60), 2);
+        lately.learn("a", 1, at(0));
+        for (ms, expected) in [(0, Some(1)), (59_999, Some(1)), (60_000, None), (3_600_000, None)] {
+            assert_eq!(lately.get(&"a", at(ms)), expected, "after {ms} ms");
+        }
+        assert_eq!(lately.get(&"a", Timestamp::from_millis(start.as_millis() - 1)), None, "a clock that was set back");
+        lately.learn("b", 2, at(59_000));
+        // What is old is not even kept; of what is young no more than it may.
+        lately.learn("c", 3, at(61_000));
+        assert_eq!(lately.known().keys().copied().collect::<Vec<_>>(), ["b", "c"]);
+        lately.learn("d", 4, at(62_000));
+        lately.learn("d", 5, at(63_000));
+        assert_eq!(lately.known().len(), 2);
+        assert_eq!(lately.get(&"d", at(63_000)), Some(5));
+        let nothing = Lately::new(Duration::ZERO, 2);
+        nothing.learn("a", 1, at(0));
+        assert_eq!(nothing.get(&"a", at(0)), None);
     }
 }

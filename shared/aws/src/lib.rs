@@ -15,7 +15,7 @@ pub mod deliveries;
 pub mod dynamo;
 mod first_try;
 pub mod functions;
-mod kept;
+pub mod kept;
 pub mod metrics;
 pub mod pollers;
 pub mod push;

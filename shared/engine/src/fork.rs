@@ -12,6 +12,7 @@ use crate::ids::{JobId, Seq, SignalKey, SignalName};
 use crate::job::Usage;
 use crate::journal::{FoldError, Journal, KeyKind, SignalRecord, StepState};
 use crate::limits;
+use crate::time::Timestamp;
 
 /// Where a fork begins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -165,6 +166,18 @@ pub fn next_entries(kept: &[Kept], fork: &Fork, journal: &Journal) -> Option<Vec
         entries.push(Entry::Forked { job: fork.job, at: fork.at, kept: count });
     }
     Some(entries)
+}
+
+/// The same with the time at which they are written as that of their beginning: to the fork they take no time. When they
+/// began in the other job, and how long they took there, stands in its journal.
+#[must_use]
+pub fn begun_at(mut entries: Vec<Entry>, now: Timestamp) -> Vec<Entry> {
+    for entry in &mut entries {
+        if let Entry::StepCompleted { started_at, .. } | Entry::StepFailed { started_at, .. } = entry {
+            *started_at = now;
+        }
+    }
+    entries
 }
 
 fn stands(kept: &Kept, journal: &Journal) -> bool {

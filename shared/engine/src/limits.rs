@@ -200,6 +200,10 @@ pub const ERASURE_REST_SECONDS: u64 = 15 * 60 + 60;
 /// How long a process takes for true that no erasure of a tenant is under way. Jobs that come in meanwhile are found by its
 /// second look.
 pub const ERASURE_UNSEEN_MS: u64 = 5_000;
+/// How long a process takes for true what it has read of a tenant's data, from one invocation to the next. An erasure's
+/// rest is always longer: what begins anew behind it meets nothing of what was erased.
+pub const TENANT_DATA_KEPT_SECONDS: u64 = 60;
+const _: () = assert!(TENANT_DATA_KEPT_SECONDS < ERASURE_REST_SECONDS, "what is kept would outlive an erasure");
 
 /// Version of the protocol that this program knows. What a newer one wrote it leaves alone. Version 3 knows threads, whose
 /// jobs an older worker would drive beside each other.

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use longhaul_engine::entry::{Edit, StepId, WaitEnd, WaitFor};
-use longhaul_engine::fork::{Fork, Kept, kept, next_entries, repeats};
+use longhaul_engine::fork::{Fork, Kept, begun_at, kept, next_entries, repeats};
 use longhaul_engine::ids::Nonce;
 use longhaul_engine::job::{Imported, Order, Origin, Overrides};
 use longhaul_engine::{
@@ -217,4 +217,27 @@ fn what_an_older_worker_would_misread_carries_a_newer_version() {
     ] {
         assert_eq!(batch(1, entries.clone()).v, version, "{entries:?}");
     }
+}
+
+/// Nothing but the time of a step's beginning is another one, whatever is written beside it.
+#[test]
+fn what_a_fork_keeps_begins_when_it_is_written() {
+    let now = Timestamp::from_millis(500_000);
+    let entries = vec![
+        signalled("early", "fork:3", json!(1)),
+        completed(0, StepKind::Step),
+        failed(1, StepKind::Effect, ErrorClass::Invalid),
+        waited(2, StepKind::Signal, 1),
+        Entry::Forked { job: JobId::from_uuid(Uuid::from_u128(9)), at: Seq(9), kept: 4 },
+    ];
+    let begun = begun_at(entries.clone(), now);
+    for (was, is) in entries.iter().zip(&begun) {
+        let (mut was, is) = (serde_json::to_value(was).unwrap(), serde_json::to_value(is).unwrap());
+        if was.get("started_at").is_some() {
+            was["started_at"] = json!(now);
+        }
+        assert_eq!(was, is);
+    }
+    let beginnings = begun.iter().filter(|entry| serde_json::to_string(entry).unwrap().contains("500000")).count();
+    assert_eq!((begun.len(), beginnings), (entries.len(), 2));
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use longhaul_engine::budget::Budget;
 use longhaul_engine::entry::{Branch, Edit, StepId, WaitEnd, WaitFor};
 use longhaul_engine::erasure::{Erased, Stage};
+use longhaul_engine::fork::{self, Fork};
 use longhaul_engine::ids::Nonce;
 use longhaul_engine::job::{JobState, Mismatch, Order, Parent, Status};
 use longhaul_engine::{
@@ -123,6 +124,39 @@ fn entries() -> Vec<Entry> {
         Entry::Cancelled { by: by(), reason: None },
         Entry::Completed { output: json!({ "report": "…" }) },
     ]
+}
+
+/// What a fork shows of the steps that it keeps, in as many batches as they take: none lasts longer than the fork has been
+/// there.
+#[test]
+fn events_of_what_a_fork_keeps() {
+    let day = 24 * 3_600 * 1_000;
+    let done = (0..20).map(|position| Entry::StepCompleted {
+        id: step(position, "read", StepKind::Step),
+        attempt: 1,
+        started_at: at(100),
+        output: json!(position),
+        usage: Usage { input_tokens: 120, ..Usage::default() },
+        look: false,
+    });
+    let done: Vec<Entry> = done.collect();
+    let source: Vec<Batch> =
+        (1_u64..).step_by(10).zip(done.chunks(10)).map(|(at, of)| batch(at, of.to_vec())).collect();
+    let fork = Fork { job: JobId::from_uuid(Uuid::from_u128(2)), at: Seq(21), without_failures: false };
+    let kept = fork::kept(&source, &fork).unwrap();
+    let (mut journal, mut events) = (Journal::default(), Vec::new());
+    while let Some(entries) = fork::next_entries(&kept, &fork, &journal) {
+        let now = at(day + events.len() as u64);
+        let batch = Batch::new(journal.next(), Nonce::from_uuid(Uuid::from_u128(7)), now, fork::begun_at(entries, now));
+        events.extend(Event::of_batch(job_id(), &batch));
+        journal.take_in(batch).unwrap();
+    }
+    assert_eq!(events.len(), 21, "{events:?}");
+    let (steps, seal) = events.split_at(20);
+    for event in steps {
+        assert_eq!((&event.data["duration_ms"], &event.data["started_at"]), (&json!(0), &json!(event.time)));
+    }
+    insta::assert_json_snapshot!("fork_events", [&steps[0], &steps[19], &seal[0]]);
 }
 
 fn batch(first: u64, entries: Vec<Entry>) -> Batch {

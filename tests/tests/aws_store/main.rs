@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use longhaul::outside::fresh_nonce;
 use longhaul::store::{Continuation, Store, StoreError};
+use longhaul_aws::connections::Asked;
 use longhaul_aws::{AwsStore, Config};
 use longhaul_engine::{Job, JobId, JobState, Seq, Timestamp, limits};
 use longhaul_tests::sample;
@@ -135,7 +136,7 @@ async fn an_expired_job_is_forgotten_with_all_that_was_its() {
     }
     let large = sample::batch(61, vec![outcome(61, json!(noise(2 * limits::BATCH_INLINE_BYTES_MAX)))]);
     store.append(&job, &large).await.unwrap();
-    store.subscribe(&connection("one="), &job, Seq(0)).await.unwrap();
+    store.ask(&connection("one="), &job, Asked::to_hear(Seq(0), 0)).await.unwrap();
     assert_eq!(payloads(&stage, job.job).len(), 2);
     assert!(!store.forget(job.job).await.unwrap(), "it is still there");
     assert_eq!(store.journal(job.job, Seq::FIRST).await.unwrap().len(), 61);

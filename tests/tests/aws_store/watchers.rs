@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longhaul::store::{JobRef, Store};
-use longhaul_aws::connections::{Connection, Subscriber};
+use longhaul_aws::connections::{Asked, Connection, Subscriber};
 use longhaul_aws::dynamo::StreamedBatch;
 use longhaul_engine::{Seq, limits};
 use longhaul_local::stores::dynamodb::StreamReader;
@@ -43,21 +43,21 @@ async fn watchers_come_and_go() {
         token_expires_at: later(3_600),
         together: false,
     };
-    store.subscribe(&one, &here, Seq(0)).await.unwrap();
-    store.subscribe(&one, &there, Seq(5)).await.unwrap();
-    store.subscribe(&two, &here, Seq(0)).await.unwrap();
-    store.subscribe(&two, &here, Seq(9)).await.unwrap();
+    store.ask(&one, &here, Asked::to_hear(Seq(0), 0)).await.unwrap();
+    store.ask(&one, &there, Asked::to_hear(Seq(5), 0)).await.unwrap();
+    store.ask(&two, &here, Asked::to_hear(Seq(0), 0)).await.unwrap();
+    store.ask(&two, &here, Asked::to_hear(Seq(9), 0)).await.unwrap();
     // Subscriptions share the partition of the journal, which must not see them.
     store.append(&here, &outcomes(1, 1)).await.unwrap();
     assert_eq!(store.journal(here.job, Seq::FIRST).await.unwrap().len(), 1);
     assert_eq!(store.subscribers(here.job).await.unwrap(), [subscriber(&one, 0), subscriber(&two, 9)]);
     assert_eq!(store.subscribers(there.job).await.unwrap(), [subscriber(&one, 5)]);
 
-    store.unsubscribe("one=", here.job).await.unwrap();
-    store.unsubscribe("one=", here.job).await.unwrap();
+    store.ask(&one, &here, Asked::no_more(0)).await.unwrap();
+    store.ask(&one, &here, Asked::no_more(0)).await.unwrap();
     assert_eq!(store.subscribers(here.job).await.unwrap(), [subscriber(&two, 9)]);
 
-    store.subscribe(&one, &here, Seq(1)).await.unwrap();
+    store.ask(&one, &here, Asked::to_hear(Seq(1), 0)).await.unwrap();
     store.drop_connection("one=").await.unwrap();
     store.drop_connection("one=").await.unwrap();
     assert_eq!(store.connection("one=").await.unwrap(), None);
@@ -74,7 +74,7 @@ async fn a_connection_with_many_subscriptions_leaves_none() {
     store.put_connection(&connection).await.unwrap();
     let jobs: Vec<JobRef> = (0..40).map(|_| reference(&job())).collect();
     for job in &jobs {
-        store.subscribe(&connection, job, Seq(0)).await.unwrap();
+        store.ask(&connection, job, Asked::to_hear(Seq(0), 0)).await.unwrap();
     }
     store.drop_connection("busy=").await.unwrap();
     for job in &jobs {

@@ -6,6 +6,7 @@ use longhaul::engine::ids::Epoch;
 use longhaul::engine::{Seq, StepKey};
 use longhaul::store::JobRef;
 use longhaul::{Audience as _, Clock, Delta};
+use longhaul_aws::connections::Asked;
 use longhaul_worker::Broadcast;
 use serde_json::json;
 
@@ -49,7 +50,7 @@ async fn a_stalled_watcher_holds_back_nobody_elses_pieces() {
             for connection in [&stalled, &other] {
                 far.come_in(connection, "acme").await;
                 let connection = store.connection(connection).await.unwrap().unwrap();
-                store.subscribe(&connection, &job, Seq(0)).await.unwrap();
+                store.ask(&connection, &job, Asked::to_hear(Seq(0), 0)).await.unwrap();
             }
             broadcast.hear(said(&job, 0));
             posted(&far, &stalled, 1).await;

@@ -11,7 +11,7 @@ use longhaul::engine::{Batch, Delivery, Entry, Erasure, ErasureId, JobState, Seq
 use longhaul::outside::{self, fresh_nonce};
 use longhaul::store::{JobRef, Store, StoreError};
 use longhaul_aws::AwsStore;
-use longhaul_aws::connections::Connection;
+use longhaul_aws::connections::{Asked, Connection};
 use longhaul_aws::dynamo::{NewDefinition, TenantSettings};
 use longhaul_sweeper::Eraser;
 use longhaul_worker::Worker;
@@ -84,7 +84,7 @@ async fn everything_of(ground: &Ground, name: &str) -> Jobs {
         opened: None,
     };
     store.put_connection(&connection).await.unwrap();
-    store.subscribe(&connection, &waiting, Seq(0)).await.unwrap();
+    store.ask(&connection, &waiting, Asked::to_hear(Seq(0), 0)).await.unwrap();
     let agent = NewDefinition {
         name: "clerk".parse().unwrap(),
         digest: "d".to_owned(),

@@ -210,7 +210,13 @@ impl FarEnd {
 
     /// A client's message.
     pub(crate) async fn say(&self, connection: &str, text: &str) -> Value {
+        self.say_at(connection, text, 1_795_953_600_001).await
+    }
+
+    /// A client's message that the gateway took at this time.
+    pub(crate) async fn say_at(&self, connection: &str, text: &str, asked_ms: u64) -> Value {
         let mut context = context(connection, "$default", "MESSAGE");
+        context["requestTimeEpoch"] = json!(asked_ms);
         context["messageId"] = json!("JKJaXcwCCGwCJlg=");
         self.invoke(json!({ "requestContext": context, "body": text, "isBase64Encoded": false })).await
     }

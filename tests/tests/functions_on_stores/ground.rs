@@ -80,6 +80,13 @@ impl Ground {
         assert!(matches!(self.store.job(job).await, Err(StoreError::Corrupt { .. })));
     }
 
+    /// Removes a job with all that it has.
+    pub(crate) async fn remove_job(&self, job: &JobRef) {
+        let key = json!({ "PK": { "S": format!("JOB#{}", job.job) }, "SK": { "S": "JOB" } });
+        self.call("DeleteItem", &json!({ "TableName": self.stores.dynamodb.table(), "Key": key })).await;
+        assert!(self.store.forget(job.job).await.unwrap(), "nothing of it is there");
+    }
+
     /// Gives an attribute of an item another value, past our client.
     pub(crate) async fn change(&self, (partition, sort): (&str, &str), attribute: &str, value: Value) {
         let asked = json!({

@@ -27,6 +27,7 @@ mod stream;
 mod sweeper;
 mod table_faults;
 mod threads;
+mod warm;
 mod watchers;
 mod webhooks;
 mod worker;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use longhaul::engine::{Entry, Seq};
 use longhaul::store::JobRef;
+use longhaul_aws::connections::Asked;
 use serde_json::{Value, json};
 
 use crate::far_end::{FarEnd, Mood, text};
@@ -157,7 +158,7 @@ async fn d07_a_token_that_expires_ends_its_connection() {
     let mut stream = Stream::of(&far);
     let job = job_of(&far, "acme").await;
     let old = far.expired("old=", "acme").await;
-    far.ground.store.subscribe(&old, &job, Seq(0)).await.unwrap();
+    far.ground.store.ask(&old, &job, Asked::to_hear(Seq(0), 0)).await.unwrap();
     append(&far.ground, &job, 1, vec![shown(1)]).await;
     assert_eq!(far.invoke(stream.event().await).await, nothing_again());
     let told = far.told("old=");

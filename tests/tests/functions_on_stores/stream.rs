@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use longhaul::engine::{Entry, Seq};
 use longhaul::store::JobRef;
+use longhaul_aws::connections::Asked;
 use longhaul_aws::dynamo::JobFilter;
 use longhaul_local::stores::dynamodb::StreamReader;
 use longhaul_websocket::EventError;
@@ -42,7 +43,7 @@ pub(crate) fn nothing_again() -> Value {
 
 async fn subscribe(far: &FarEnd, connection: &str, job: &JobRef, after: u64) {
     let connection = far.ground.store.connection(connection).await.unwrap().expect("the connection");
-    far.ground.store.subscribe(&connection, job, Seq(after)).await.unwrap();
+    far.ground.store.ask(&connection, job, Asked::to_hear(Seq(after), 0)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -115,7 +116,7 @@ async fn no_watcher_keeps_the_others_waiting() {
         subscribe(&far, connection, &job, 0).await;
     }
     let expired = far.expired("expired=", "acme").await;
-    far.ground.store.subscribe(&expired, &job, Seq(0)).await.unwrap();
+    far.ground.store.ask(&expired, &job, Asked::to_hear(Seq(0), 0)).await.unwrap();
     far.set_mood("gone=", Mood::Gone);
     far.set_mood("busy=", Mood::Full(2));
     far.set_mood("full=", Mood::Full(u32::MAX));
@@ -133,6 +134,7 @@ async fn no_watcher_keeps_the_others_waiting() {
     let mut left: Vec<&str> = subscribers.iter().map(|subscriber| subscriber.connection.as_str()).collect();
     left.sort_unstable();
     assert_eq!(left, ["broken=", "busy=", "full=", "well="]);
+    assert_eq!(far.closed(), ["expired="], "the others have their right still");
 }
 
 /// The connection's item is long past its time and still there, as DynamoDB leaves it for days: it gets no event, and its
@@ -143,7 +145,7 @@ async fn c05_a_connection_past_its_time_gets_no_event() {
     let mut stream = Stream::of(&far);
     let job = far.ground.submit(order("acme", "ten", Value::Null)).await;
     let expired = far.expired("conn-old=", "acme").await;
-    far.ground.store.subscribe(&expired, &job, Seq(0)).await.unwrap();
+    far.ground.store.ask(&expired, &job, Asked::to_hear(Seq(0), 0)).await.unwrap();
     append(&far.ground, &job, 1, vec![shown(1)]).await;
     assert_eq!(far.invoke(stream.event().await).await, nothing_again());
     let told = far.told("conn-old=");

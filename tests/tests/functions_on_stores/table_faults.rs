@@ -11,7 +11,7 @@ use longhaul::outside::{self, OutsideError, fresh_nonce};
 use longhaul::store::{Append, JobRef, Store, StoreError, Submit, Write};
 use longhaul::{Ctx, Registry, StepError};
 use longhaul_aws::AwsStore;
-use longhaul_aws::connections::Connection;
+use longhaul_aws::connections::{Asked, Connection};
 use longhaul_aws::dynamo::{JobFilter, table_definition};
 use longhaul_tests::sample::{self, noise};
 use longhaul_worker::Worker;
@@ -199,7 +199,7 @@ async fn c04_what_a_batch_leaves_undone_is_done_after_all() {
     let watcher = connection("A=");
     store.put_connection(&watcher).await.unwrap();
     front.fail("BatchWriteItem", 1, || Fate::InPart);
-    store.subscribe(&watcher, &jobs[0], Seq(0)).await.unwrap();
+    store.ask(&watcher, &jobs[0], Asked::to_hear(Seq(0), 0)).await.unwrap();
     assert_eq!(front.tries("BatchWriteItem"), 2);
     assert_eq!(ground.store.subscribers(jobs[0].job).await.unwrap().len(), 1);
     front.fail("BatchWriteItem", 2, || Fate::InPart);
@@ -284,7 +284,7 @@ async fn c05_expiries_are_in_whole_seconds() {
     invoke(&Worker::new(store.clone(), bench.registry()), &event_of(&job), LONG).await;
     let watcher = connection("A=");
     store.put_connection(&watcher).await.unwrap();
-    store.subscribe(&watcher, &job, Seq(0)).await.unwrap();
+    store.ask(&watcher, &job, Asked::to_hear(Seq(0), 0)).await.unwrap();
     let expiries = written(&front.take(), longhaul_aws::dynamo::EXPIRY_ATTRIBUTE);
     assert!(expiries.len() >= 3, "session, job and connection: {expiries:?}");
     let (soon, late) = (now().as_seconds(), now().plus(Duration::from_secs(400 * 24 * 3_600)).as_seconds());

@@ -220,4 +220,80 @@ async fn an_expired_token_ends_the_conversation() {
     let told = far.told("A=");
     assert_eq!(told[0]["problem"]["type"], "urn:longhaul:problem:not-authenticated");
     assert_eq!(far.ground.store.connection("A=").await.unwrap(), None);
+    assert_eq!(far.closed(), ["A="]);
+}
+
+/// One that the gateway does not close is told again at its next message, and can do nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_does_not_close_changes_nothing_for_who_has_expired() {
+    let far = FarEnd::set_up().await;
+    let job = far.ground.submit(order("acme", "ten", Value::Null)).await;
+    far.expired("A=", "acme").await;
+    far.set_mood("A=", Mood::Gone);
+    far.say("A=", r#"{"action":"ping"}"#).await;
+    assert_eq!(far.closed(), [] as [&str; 0], "one that is gone needs no closing");
+    far.clear_mood("A=");
+    for _ in 0..2 {
+        far.say("A=", &json!({ "action": "subscribe", "job": job.job, "after": 0 }).to_string()).await;
+        let told = far.told("A=");
+        assert_eq!(told[0]["problem"]["type"], "urn:longhaul:problem:not-authenticated");
+        assert_eq!(told[0]["job"], json!(job.job));
+    }
+    assert_eq!(far.closed(), ["A=", "A="]);
+    assert_eq!(far.ground.store.subscribers(job.job).await.unwrap(), []);
+}
+
+/// Messages of one connection about one job, in every order in which they may be handled: the one that the gateway took
+/// last holds, and every answer tells what holds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_asked_last_holds() {
+    let far = FarEnd::set_up().await;
+    let job = far.ground.submit(order("acme", "ten", Value::Null)).await;
+    seven_entries(&far.ground, &job).await;
+    let subscribe = json!({ "action": "subscribe", "job": job.job, "after": 5 }).to_string();
+    let unsubscribe = json!({ "action": "unsubscribe", "job": job.job }).to_string();
+    let (subscribe, unsubscribe) = (subscribe.as_str(), unsubscribe.as_str());
+    let rows: [(&str, &[(&str, u64)], Option<u64>, &str); 6] = [
+        ("in order", &[(subscribe, 1), (unsubscribe, 2)], None, "unsubscribed"),
+        ("in order, and again", &[(unsubscribe, 1), (subscribe, 2)], Some(5), "subscribed"),
+        ("an end that was overtaken", &[(subscribe, 2), (unsubscribe, 1)], Some(5), "subscribed"),
+        ("a beginning that was overtaken", &[(unsubscribe, 2), (subscribe, 1)], None, "unsubscribed"),
+        ("three", &[(subscribe, 3), (unsubscribe, 2), (subscribe, 1)], Some(5), "subscribed"),
+        ("in the same moment", &[(unsubscribe, 1), (subscribe, 1)], Some(5), "subscribed"),
+    ];
+    for (number, (what, messages, holds, answer)) in rows.into_iter().enumerate() {
+        let connection = format!("{number}=");
+        far.come_in(&connection, "acme").await;
+        for (text, at) in messages {
+            far.say_at(&connection, text, *at).await;
+        }
+        let subscribers = far.ground.store.subscribers(job.job).await.unwrap();
+        assert_eq!(subscribers.first().map(|subscriber| subscriber.after.0), holds, "{what}");
+        assert_eq!(far.told(&connection).last().unwrap()["type"], answer, "{what}");
+        far.go(&connection).await;
+        assert_eq!(far.ground.store.subscribers(job.job).await.unwrap(), [], "{what}");
+    }
+}
+
+/// The same, really beside each other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_that_are_handled_beside_each_other_leave_what_was_asked_last() {
+    let far = FarEnd::set_up().await;
+    let job = far.ground.submit(order("acme", "ten", Value::Null)).await;
+    seven_entries(&far.ground, &job).await;
+    let subscribe = json!({ "action": "subscribe", "job": job.job, "after": 7 }).to_string();
+    let unsubscribe = json!({ "action": "unsubscribe", "job": job.job }).to_string();
+    far.come_in("A=", "acme").await;
+    for round in 0..30_u64 {
+        let at = 10 * round;
+        let (first, last) = if round % 2 == 0 { (&subscribe, &unsubscribe) } else { (&unsubscribe, &subscribe) };
+        futures::join!(
+            far.say_at("A=", first, at + 1),
+            far.say_at("A=", last, at + 2),
+            far.say_at("A=", first, at + 3),
+            far.say_at("A=", last, at + 4)
+        );
+        let subscribed = !far.ground.store.subscribers(job.job).await.unwrap().is_empty();
+        assert_eq!(subscribed, round % 2 == 1, "round {round}");
+    }
 }

@@ -1,8 +1,13 @@
 //! A tenant's data goes for good: only by its name and with a yes, and until it has gone nothing new comes in.
 
+use std::sync::{Arc, Mutex};
+
+use axum::extract::State;
+use axum::routing::post;
+use axum::{Json, Router};
 use futures::StreamExt;
-use longhaul_tests::program::{PATIENCE, Stack};
-use serde_json::json;
+use longhaul_tests::program::{PATIENCE, Stack, wait_for};
+use serde_json::{Value, json};
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -59,4 +64,76 @@ async fn who_watches_is_sent_away() {
     futures::SinkExt::send(&mut staying, Message::text(json!({"action": "ping"}).to_string())).await.unwrap();
     let answer = tokio::time::timeout(PATIENCE, staying.next()).await.unwrap().unwrap().unwrap();
     assert!(answer.to_string().contains("pong"), "{answer}");
+}
+
+/// What was told to the model and to the webhook.
+#[derive(Default)]
+struct Told {
+    instructions: Vec<String>,
+    reports: Vec<Value>,
+}
+
+async fn chat(State(told): State<Arc<Mutex<Told>>>, Json(request): Json<Value>) -> Json<Value> {
+    let system = request["messages"][0]["content"].as_str().unwrap().to_owned();
+    told.lock().unwrap().instructions.push(system);
+    Json(json!({
+        "id": "c", "object": "chat.completion", "created": 1, "model": "scripted",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "done"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25},
+    }))
+}
+
+async fn hook(State(told): State<Arc<Mutex<Told>>>, Json(event): Json<Value>) {
+    told.lock().unwrap().reports.push(event);
+}
+
+/// Processes that have been at work before the erasure go on behind it: an agent of the same name and version is another
+/// one, and a job under a key that is used again has its own webhook.
+#[test]
+fn what_begins_anew_is_not_taken_for_what_was_erased() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let told = Arc::new(Mutex::new(Told::default()));
+    let routes = Router::new()
+        .route("/v1/chat/completions", post(chat))
+        .route("/hook", post(hook))
+        .with_state(Arc::clone(&told));
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let server = listener.local_addr().unwrap();
+    runtime.spawn(async move { axum::serve(listener, routes).await });
+    let providers = json!({"script": {
+        "wire": "chat", "model": "scripted", "base_url": format!("http://{server}/v1"), "features": {"streaming": false},
+    }});
+    let stack = Stack::up_with(
+        &["--think-ms", "0"],
+        &[("LONGHAUL_PROVIDERS", &providers.to_string()), ("LONGHAUL_ERASURE_REST_SECONDS", "2")],
+    );
+    let file = stack.data().join("clerk.yaml");
+    let (url, token) = (format!("{}/v1/jobs", stack.address("api")), stack.token("local"));
+    let run = |instructions: &str, webhook: Option<String>| {
+        let definition = format!(
+            "name: clerk\ndescription: Answers.\ninstructions: {instructions}\nmodels: [{{ provider: script }}]\n"
+        );
+        std::fs::write(&file, definition).unwrap();
+        let applied = stack.run(&["agents", "apply", file.to_str().unwrap()]);
+        let said = String::from_utf8([applied.stdout, applied.stderr].concat()).unwrap();
+        assert!(said.contains("saved as clerk@1"), "{said}");
+        let mut order = json!({"agent": "clerk", "input": "a letter"});
+        if let Some(webhook) = webhook {
+            order["webhook"] = json!(webhook);
+        }
+        let request =
+            reqwest::Client::new().post(&url).bearer_auth(&token).header("idempotency-key", "one").json(&order);
+        let answer: Value = runtime.block_on(async { request.send().await.unwrap().json().await.unwrap() });
+        let job = answer["id"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned();
+        assert_eq!(stack.ended(&job)["job"]["status"], "COMPLETED");
+        let last = told.lock().unwrap().instructions.last().cloned().unwrap();
+        assert!(last.starts_with(instructions), "{last}");
+        job
+    };
+    let before = run("Of before.", None);
+    let erased = stack.run(&["tenant", "erase", "local", "--yes"]);
+    assert!(erased.status.success(), "{erased:?}");
+    assert_eq!(run("Of behind.", Some(format!("http://{server}/hook"))), before, "the key is the same");
+    wait_for("the report", || !told.lock().unwrap().reports.is_empty());
+    assert_eq!(told.lock().unwrap().reports[0]["source"], format!("/v1/jobs/{before}"));
 }

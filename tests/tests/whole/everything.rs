@@ -82,6 +82,7 @@ impl Everything {
         all.lists_and_pages();
         all.the_model_refuses_its_key();
         all.a_job_whose_time_is_over();
+        all.a_watchers_token_expires();
         all.a_tenant_is_erased();
         all.the_schedule_has_fired();
         let heard = all.heard.lock().unwrap().clone();
@@ -284,6 +285,39 @@ impl Everything {
             );
             left["Count"] == 0
         });
+    }
+
+    /// A watcher stays longer than its token counts, and is sent away at its next word.
+    fn a_watchers_token_expires(&self) {
+        let url = format!("{}?token={}", self.stack.address("websocket"), self.stack.token("late"));
+        let (mut socket, _) = self.outside.runtime.block_on(connect_async(url)).unwrap();
+        let asked = json!({
+            "TableName": "longhaul", "KeyConditionExpression": "PK = :late AND begins_with(SK, :connections)",
+            "ExpressionAttributeValues": {":late": {"S": "TENANT#late"}, ":connections": {"S": "CONN#"}},
+        });
+        let found = self.aws("dynamodb", "DynamoDB_20120810.Query", &asked);
+        let connection = found["Items"][0]["SK"]["S"].as_str().unwrap();
+        self.aws(
+            "dynamodb",
+            "DynamoDB_20120810.UpdateItem",
+            &json!({
+                "TableName": "longhaul", "Key": {"PK": {"S": connection}, "SK": {"S": "CONN"}},
+                "UpdateExpression": "SET token_expires_at = :long_ago",
+                "ExpressionAttributeValues": {":long_ago": {"N": "1"}},
+            }),
+        );
+        let ended = async {
+            socket.send(Message::text(json!({"action": "ping"}).to_string())).await.unwrap();
+            let mut told = String::new();
+            while let Some(Ok(message)) = socket.next().await {
+                told.push_str(&message.to_string());
+            }
+            told
+        };
+        let ended = async { tokio::time::timeout(longhaul_tests::program::PATIENCE, ended).await };
+        let told = self.outside.runtime.block_on(ended).expect("the connection is closed");
+        assert!(told.contains("not-authenticated"), "{told}");
+        self.heard.lock().unwrap().push_str(&told);
     }
 
     /// Another tenant has everything erased: a job with a payload that waits for a person, its watcher, an agent, a

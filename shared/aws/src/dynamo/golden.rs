@@ -34,7 +34,8 @@ use super::batch_item::{self, StoredEntries};
 use super::job_item::{self, StoredInput};
 use super::{definitions, erasures, schedules, sessions, table_definition, tenants, threads};
 use crate::connections::{
-    Connection, Subscriber, Wish, connection_item, read_connection, read_subscriber, subscription_items,
+    Asked, Connection, Subscriber, Wish, connection_item, read_asked, read_connection, read_subscriber,
+    subscription_of_connection, subscription_of_job,
 };
 use crate::sqs::{DeadLetter, Incoming, continuation_body, dead_letter_body};
 
@@ -409,8 +410,19 @@ fn a_connection_and_its_subscription() {
     holds("connection", &shape(&connection_item(&connection)));
     assert_eq!(read_connection(&connection.id, &item("connection")).unwrap(), connection);
 
-    let [of_connection, of_job] = subscription_items(&connection, &reference(), Seq(4).into());
-    holds("subscription-of-connection", &shape(&of_connection));
+    let together = Wish { after: Seq(4), together: true };
+    for (name, asked) in [
+        ("subscription-asked", Asked::to_hear(Seq(4), 1_795_950_000_001)),
+        ("subscription-asked-together", Asked::to_hear(together, 1_795_950_000_002)),
+        ("subscription-asked-no-more", Asked::no_more(1_795_950_000_003)),
+    ] {
+        holds(name, &shape(&subscription_of_connection(&connection, reference().job, asked)));
+        assert_eq!(read_asked(&item(name)).unwrap(), asked);
+    }
+    // As it was stored before messages had their times.
+    assert_eq!(read_asked(&item("subscription-of-connection")).unwrap(), Asked::no_more(0));
+
+    let of_job = subscription_of_job(&connection, &reference(), Seq(4).into());
     holds("subscription-of-job", &shape(&of_job));
     let subscriber = Subscriber {
         connection: connection.id.clone(),
@@ -420,10 +432,9 @@ fn a_connection_and_its_subscription() {
         together: false,
     };
     assert_eq!(read_subscriber(&item("subscription-of-job")).unwrap(), subscriber);
-    let [_, of_job] = subscription_items(&connection, &reference(), Wish { after: Seq(4), together: true });
-    holds("subscription-of-job-together", &shape(&of_job));
-    let together = Subscriber { together: true, ..subscriber };
-    assert_eq!(read_subscriber(&item("subscription-of-job-together")).unwrap(), together);
+    holds("subscription-of-job-together", &shape(&subscription_of_job(&connection, &reference(), together)));
+    let taking_together = Subscriber { together: true, ..subscriber };
+    assert_eq!(read_subscriber(&item("subscription-of-job-together")).unwrap(), taking_together);
 }
 
 #[test]

@@ -69,7 +69,8 @@ impl AwsStore {
     /// The store that `config` describes.
     #[must_use]
     pub fn new(clients: Arc<Clients>, config: Arc<Config>) -> Self {
-        Self { clients, config, settings_read: Arc::default() }
+        let settings_read = Arc::new(tenants::settings_read(config.tenant_data_kept()));
+        Self { clients, config, settings_read }
     }
 
     /// The store that `config` describes, with clients of its own.

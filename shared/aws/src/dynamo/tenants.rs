@@ -2,19 +2,17 @@
 //!
 //! One small item a tenant, read when one of its jobs ends and kept in memory for a minute: a step pays nothing for it.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use longhaul::Clock;
 use longhaul::store::StoreError;
 use longhaul_engine::{TenantId, Timestamp, limits};
 
 use super::attributes::{Item, Reader, number, text, time};
 use super::keys::{SETTINGS, key, tenant_partition};
 use super::{AwsStore, unavailable};
+use crate::kept::Lately;
 
-/// How long settings are taken for true without another look.
-const FRESH: Duration = Duration::from_secs(60);
 /// Tenants whose settings are kept in memory; a process that met more begins anew.
 const TENANTS_MAX: usize = 10_000;
 
@@ -41,22 +39,11 @@ impl TenantSettings {
 }
 
 /// Settings as last read.
-#[derive(Debug, Default)]
-pub(super) struct SettingsRead(Mutex<HashMap<TenantId, (TenantSettings, Instant)>>);
+pub(super) type SettingsRead = Lately<TenantId, TenantSettings>;
 
-impl SettingsRead {
-    fn fresh(&self, tenant: &TenantId) -> Option<TenantSettings> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(tenant).filter(|(_, read_at)| read_at.elapsed() < FRESH).map(|(settings, _)| *settings)
-    }
-
-    fn note(&self, tenant: &TenantId, settings: TenantSettings) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= TENANTS_MAX {
-            known.clear();
-        }
-        known.insert(tenant.clone(), (settings, Instant::now()));
-    }
+/// No settings yet, to be kept for so long.
+pub(super) const fn settings_read(kept_for: Duration) -> SettingsRead {
+    Lately::new(kept_for, TENANTS_MAX)
 }
 
 impl AwsStore {
@@ -73,7 +60,7 @@ impl AwsStore {
             .consistent_read(true);
         let answer = Box::pin(get.send()).await.map_err(|error| unavailable("reading a tenant's settings", error))?;
         let settings = answer.item.as_ref().map(decode).transpose()?.unwrap_or_default();
-        self.settings_read.note(tenant, settings);
+        self.settings_read.learn(tenant.clone(), settings, Clock::of_machine().now());
         Ok(settings)
     }
 
@@ -91,13 +78,13 @@ impl AwsStore {
         let item = encode(tenant, settings, by, now);
         let put = self.dynamodb().put_item().table_name(self.table()).set_item(Some(item));
         Box::pin(put.send()).await.map_err(|error| unavailable("writing a tenant's settings", error))?;
-        self.settings_read.note(tenant, settings);
+        self.settings_read.learn(tenant.clone(), settings, now);
         Ok(())
     }
 
     /// How long a tenant's jobs are kept behind their end.
     pub(super) async fn job_kept(&self, tenant: &TenantId) -> Result<Duration, StoreError> {
-        match self.settings_read.fresh(tenant) {
+        match self.settings_read.get(tenant, Clock::of_machine().now()) {
             Some(settings) => Ok(settings.job_kept()),
             None => self.tenant_settings(tenant).await.map(TenantSettings::job_kept),
         }

@@ -47,7 +47,7 @@ impl<S: Store> Invocation<'_, S> {
                 let at = At::of(journal, now);
                 return self.release(holding, &at).await.map(Brought::Handled);
             }
-            match self.append_once(holding, journal, entries).await? {
+            match self.append_once(holding, journal, fork::begun_at(entries, now)).await? {
                 // Something may stand there now that says otherwise; what is missing is seen anew.
                 Appended::Stands | Appended::Reconsider => {}
                 Appended::Stop(stop) => {

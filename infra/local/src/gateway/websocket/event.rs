@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -47,6 +47,14 @@ pub(super) struct Moment {
 impl Moment {
     pub(super) fn now() -> Self {
         Self { request_id: gateway_id(), at: SystemTime::now() }
+    }
+
+    /// Now, and later than an earlier one by a millisecond at least, which is as fine as events tell the time: functions
+    /// handle the messages of a connection beside each other, and see by their times which came first.
+    pub(super) fn behind(earlier: Option<SystemTime>) -> Self {
+        let now = Self::now();
+        let next = earlier.and_then(|earlier| earlier.checked_add(Duration::from_millis(1)));
+        Self { at: next.map_or(now.at, |next| now.at.max(next)), ..now }
     }
 }
 
@@ -155,7 +163,7 @@ impl Answer {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed assumption must fail the test")]
 
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::UNIX_EPOCH;
 
     use axum::http::Request;
 
@@ -226,6 +234,20 @@ mod tests {
         context["disconnectReason"] = json!("gone");
         assert_eq!(event["requestContext"], context);
         assert_eq!(event["headers"]["Host"], "127.0.0.1:4511");
+    }
+
+    #[test]
+    fn each_message_of_a_connection_has_a_later_time() {
+        let ahead = SystemTime::now() + Duration::from_secs(60);
+        let mut times = vec![epoch_ms(Moment::behind(None).at)];
+        let mut last = Some(ahead);
+        for _ in 0..3 {
+            let moment = Moment::behind(last);
+            times.push(epoch_ms(moment.at));
+            last = Some(moment.at);
+        }
+        assert_eq!(times[1..], [1, 2, 3].map(|ms| epoch_ms(ahead) + ms), "also when the clock was set back");
+        assert!(times[0] < times[1]);
     }
 
     #[test]

@@ -178,14 +178,17 @@ async fn write(
 
 async fn read(shared: &Arc<Shared>, connection: &Arc<Connection>, stream: &mut SplitStream<Socket>) -> End {
     let at_once = Arc::new(Semaphore::new(MESSAGES_AT_ONCE));
+    let mut last = None;
     while let Some(message) = stream.next().await {
         connection.touch();
         match message {
             Ok(Message::Text(text)) => {
                 let turn = Arc::clone(&at_once).acquire_owned().await;
                 let (shared, connection) = (Arc::clone(shared), Arc::clone(connection));
+                let moment = Moment::behind(last);
+                last = Some(moment.at);
                 tokio::spawn(async move {
-                    deliver(&shared, &connection, &text).await;
+                    deliver(&shared, &connection, &moment, &text).await;
                     drop(turn);
                 });
             }
@@ -209,15 +212,14 @@ async fn read(shared: &Arc<Shared>, connection: &Arc<Connection>, stream: &mut S
 }
 
 /// Gives one message to the function and its answer, if it has a body, back to the client.
-async fn deliver(shared: &Shared, connection: &Connection, text: &str) {
-    let moment = Moment::now();
+async fn deliver(shared: &Shared, connection: &Connection, moment: &Moment, text: &str) {
     let route_key = route_key(shared, text);
-    let event = event::message(&connection.client, &moment, &route_key, text);
+    let event = event::message(&connection.client, moment, &route_key, text);
     let reply = match shared.invoke(event).await {
         Ok(answer) => answer.into_body(),
         Err(unanswered) => {
             tracing::debug!(error = &unanswered as &dyn std::error::Error, "a message failed");
-            Some(failure(connection, &moment, &unanswered))
+            Some(failure(connection, moment, &unanswered))
         }
     };
     let Some(reply) = reply else { return };
