@@ -243,6 +243,9 @@ async fn a_gateway_that_does_not_close_changes_nothing_for_who_has_expired() {
     assert_eq!(far.ground.store.subscribers(job.job).await.unwrap(), []);
 }
 
+/// A client's message and the time at which the gateway took it.
+type Said<'a> = (&'a str, u64);
+
 /// Messages of one connection about one job, in every order in which they may be handled: the one that the gateway took
 /// last holds, and every answer tells what holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -253,7 +256,7 @@ async fn what_a_client_asked_last_holds() {
     let subscribe = json!({ "action": "subscribe", "job": job.job, "after": 5 }).to_string();
     let unsubscribe = json!({ "action": "unsubscribe", "job": job.job }).to_string();
     let (subscribe, unsubscribe) = (subscribe.as_str(), unsubscribe.as_str());
-    let rows: [(&str, &[(&str, u64)], Option<u64>, &str); 6] = [
+    let rows: [(&str, &[Said<'_>], Option<u64>, &str); 6] = [
         ("in order", &[(subscribe, 1), (unsubscribe, 2)], None, "unsubscribed"),
         ("in order, and again", &[(unsubscribe, 1), (subscribe, 2)], Some(5), "subscribed"),
         ("an end that was overtaken", &[(subscribe, 2), (unsubscribe, 1)], Some(5), "subscribed"),
