@@ -200,7 +200,7 @@ async fn records_that_were_being_retried_at_the_stop_come_again() {
 #[tokio::test]
 async fn a_window_gathers_records() {
     let stack = Stack::start().await;
-    let _mapping = stack.map(|mapping| mapping.window = Duration::from_millis(500)).unwrap();
+    let _mapping = stack.map(|mapping| mapping.window = Duration::from_secs(3)).unwrap();
     for number in 1..=3 {
         stack.put(&format!("J#000000000{number}"), None).await;
     }
