@@ -1,8 +1,8 @@
 //! The worker: takes batches of continuations off the queue and drives their jobs on, all of them at once.
 //!
-//! It keeps nothing between two invocations but its clients and, for a minute, definitions. What a job is, where it stands and who may drive it is in
-//! the store; how it is driven is in `longhaul::drive`. This crate joins the two to Lambda: it reads messages, gives
-//! each invocation its session and its deadline, and tells the queue which messages are done with.
+//! It keeps nothing between two invocations but its clients and, for a minute, definitions. What a job is, where it stands
+//! and who may drive it is in the store; how it is driven is in `longhaul::drive`. This crate joins the two to Lambda: it
+//! reads messages, gives each invocation its session and its deadline, and tells the queue which messages are done with.
 
 mod batch;
 mod broadcast;
