@@ -16,6 +16,7 @@ use functions_under_test::{PATIENCE, Platform, eventually};
 use longhaul_local::lambda::event_sources::{Mapping, QueueMapping, QueueMappingError, Redelivery};
 use longhaul_local::lambda::functions::{Function, FunctionConfig};
 use longhaul_local::stores::sqs::{QueueDepth, QueueName, Sqs, SqsConfig};
+use longhaul_local::stores::{SqsStore, StoresConfig};
 use serde_json::{Value, json};
 
 struct Stack {
@@ -228,6 +229,25 @@ async fn in_lifelike_mode_a_failed_batch_waits_for_its_visibility() {
     let events = stack.platform.events_after(2).await;
     assert!(started.elapsed() > Duration::from_millis(700), "{:?}", started.elapsed());
     assert_eq!(receive_count(&events[1]), "2");
+}
+
+/// A whole second of rest after each would make twenty seconds of this.
+#[tokio::test]
+async fn receives_that_fail_hold_a_backlog_up_for_a_moment_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = r#"{"rules": [{"service": "sqs", "action": "ReceiveMessage", "fault": "failed", "every": 2}]}"#;
+    let stores = StoresConfig { faults: Some(plan.parse().unwrap()), ..StoresConfig::new(folder.path()) };
+    let stores = longhaul_local::stores::start(stores).await.unwrap();
+    let SqsStore { sqs, endpoint, jobs: queue, .. } = stores.sqs.clone();
+    let stack = Stack { sqs, endpoint, queue, ..Stack::start().await };
+    for message in 0..20 {
+        stack.send(&format!("{message}")).await;
+    }
+    let started = Instant::now();
+    let _mapping = stack.map(|mapping| mapping.batch_size = 1);
+    stack.until_empty().await;
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert_eq!(stack.platform.events().len(), 20);
 }
 
 #[tokio::test]

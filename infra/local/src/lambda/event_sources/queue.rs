@@ -28,11 +28,8 @@ const CONCURRENCY: std::ops::RangeInclusive<usize> = 2..=1000;
 /// How long one poll waits for a message (SQS's own maximum).
 const POLL: Duration = Duration::from_secs(20);
 
-/// How long the poller rests after the queue could not be read.
-const REST: Duration = Duration::from_secs(1);
-
-/// First and longest time that a failed message waits under [`Redelivery::Prompt`]: soon enough that a person
-/// watching sees it go on, and slow enough that a message which always fails does not keep a core busy.
+/// First and longest time that a failed message waits under [`Redelivery::Prompt`], and the poller after a receive that
+/// failed: soon enough that a person watching sees it go on, and slow enough that what always fails does not keep a core busy.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(1);
 
@@ -247,9 +244,9 @@ impl Failed {
     }
 }
 
-/// How long a message waits that was received this often and failed.
-fn retry_after(received: u32) -> Duration {
-    let doublings = received.saturating_sub(1).min(8);
+/// How long to wait after so many failures.
+fn retry_after(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(8);
     RETRY_FIRST.saturating_mul(1 << doublings).min(RETRY_LONGEST)
 }
 
@@ -284,16 +281,18 @@ async fn next(
 ) -> Option<(OwnedSemaphorePermit, Vec<ReceivedMessage>)> {
     let polling = async {
         let turn = Arc::clone(turns).acquire_owned().await.ok()?;
+        let mut failed_in_a_row: u32 = 0;
         loop {
             // As long as there is room: many that come again must not take the places of all others.
             let room = turns.available_permits() > mapping.batches_at_once() / 2;
             match mapping.gather(room && mapping.redelivery == Redelivery::Prompt).await {
-                Ok(batch) if batch.is_empty() => {}
+                Ok(batch) if batch.is_empty() => failed_in_a_row = 0,
                 Ok(batch) => return Some((turn, batch)),
                 Err(SqsError::Stopped) => return None,
                 Err(error) => {
                     tracing::warn!(queue = %mapping.queue, %error, "a queue could not be polled");
-                    tokio::time::sleep(REST).await;
+                    failed_in_a_row = failed_in_a_row.saturating_add(1);
+                    tokio::time::sleep(retry_after(failed_in_a_row)).await;
                 }
             }
         }
@@ -310,9 +309,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_messages_wait_a_little_longer_each_time() {
-        for (received, ms) in [(0, 100), (1, 100), (2, 200), (3, 400), (4, 800), (5, 1000), (1_000_000, 1000)] {
-            assert_eq!(retry_after(received), Duration::from_millis(ms), "{received}");
+    fn each_failure_waits_a_little_longer() {
+        for (failures, ms) in [(0, 100), (1, 100), (2, 200), (3, 400), (4, 800), (5, 1000), (1_000_000, 1000)] {
+            assert_eq!(retry_after(failures), Duration::from_millis(ms), "{failures}");
         }
     }
 }
