@@ -2,7 +2,7 @@
  * the template's parameters.
  */
 
-import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
@@ -22,9 +22,21 @@ export const SECRETS_PREFIX = 'longhaul/agents';
 const CLAUDE_ARN = 'arn:aws:secretsmanager:eu-west-1:111122223333:secret:claude-AbCdEf';
 const TOPIC_ARN = 'arn:aws:sns:eu-west-1:111122223333:alarms';
 
+/** A temporary folder that goes with this process. */
+export function folderFor(what: string): string {
+  const folder = mkdtempSync(join(tmpdir(), `longhaul-${what}-`));
+  process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+let packaged: string | undefined;
+
 /** Stands for what `make package` makes. */
 export function packages(): string {
-  const folder = mkdtempSync(join(tmpdir(), 'longhaul-packages-'));
+  return (packaged ??= packagesIn(folderFor('packages')));
+}
+
+function packagesIn(folder: string): string {
   for (const name of ['api', 'worker', 'websocket', 'sweeper']) {
     mkdirSync(join(folder, `longhaul-${name}`));
     writeFileSync(join(folder, `longhaul-${name}`, 'bootstrap'), name);

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 
@@ -11,13 +10,13 @@ import { AwsSolutionsChecks, ServerlessChecks } from 'cdk-nag';
 
 import { Longhaul, LonghaulProps } from '../lib';
 import { suppressions } from '../lib/suppressions';
-import { everything, KEY_ARN, packages, SECRETS_PREFIX, stackWith, usual } from './example';
+import { everything, folderFor, KEY_ARN, packages, SECRETS_PREFIX, stackWith, usual } from './example';
 
 const SYSTEMS: Record<string, (stack: Stack) => LonghaulProps> = { usual, everything };
 
 /** Runs cdk-nag over a system: what it found and what was suppressed, as `rule at construct`. */
 function nagged(props: (stack: Stack) => LonghaulProps): { found: string[]; suppressed: string[] } {
-  const outdir = mkdtempSync(join(tmpdir(), 'longhaul-cdk-'));
+  const outdir = folderFor('cdk');
   const app = new App({ outdir });
   Validations.of(app).addPlugins(new AwsSolutionsChecks(app), new ServerlessChecks(app));
   stackWith(props, app);
