@@ -12,7 +12,9 @@ use longhaul::engine::ids::{SessionId, TenantId};
 use longhaul::engine::job::{JobWrite, Usage};
 use longhaul::engine::thread::{self, LineWrite};
 use longhaul::engine::{Batch, Entry, Failure, Job, JobId, JobState, Seq, Timestamp};
-use longhaul::store::{Append, Continuation, InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef, Write};
+use longhaul::store::{
+    Append, Continuation, InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef, Woken, Write,
+};
 use longhaul_aws::metrics;
 use metrique::unit::Count;
 use metrique::unit_of_work::metrics;
@@ -212,7 +214,7 @@ impl<S: Store> Store for Metered<S> {
         self.store.batch_at(job, at).await
     }
 
-    async fn wake(&self, job: &JobRef, now: Timestamp) -> Result<(), StoreError> {
+    async fn wake(&self, job: &JobRef, now: Timestamp) -> Result<Woken, StoreError> {
         self.store.wake(job, now).await
     }
 

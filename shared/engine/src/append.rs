@@ -5,7 +5,7 @@
 
 use crate::entry::{Batch, Entry};
 use crate::failure::{ErrorClass, Failure};
-use crate::ids::{Epoch, Nonce};
+use crate::ids::{Epoch, Nonce, Seq};
 use crate::journal::{Ending, Journal};
 use crate::limits;
 
@@ -67,13 +67,20 @@ pub enum AfterRead {
     Stop(Stop),
     /// The job has ended; append nothing, finish the aftermath and repair the job item.
     Repair(Ending),
+    /// Give the job back: it has ended and was opened again since the claim was made.
+    Release,
     /// Append the claim.
     Claim,
 }
 
-/// Protocol rule 4: the look at the journal between the claim of `epoch` and its `claimed` entry.
+/// Protocol rule 4: the look at the journal between the claim of `epoch` and its `claimed` entry. The claim was made on an
+/// item that knew the journal up to `tail`.
+///
+/// Behind an end that was opened again since, a `claimed` entry fences nobody: a session of a higher epoch that had found
+/// the end appends none, and would write the old end over whatever comes of this one. So this one does not go on but
+/// writes to the item, which says whose the job is; the next claim knows of the replay.
 #[must_use]
-pub fn after_read(journal: &Journal, epoch: Epoch) -> AfterRead {
+pub fn after_read(journal: &Journal, epoch: Epoch, tail: Seq) -> AfterRead {
     match journal.last_claim() {
         // My own entry cannot stand there yet: I append it after this look.
         Some(claim) if claim.epoch >= epoch => return AfterRead::Stop(Stop::Fenced { by: claim.epoch }),
@@ -81,6 +88,7 @@ pub fn after_read(journal: &Journal, epoch: Epoch) -> AfterRead {
     }
     match journal.ending() {
         Some(ending) => AfterRead::Repair(ending.clone()),
+        None if journal.opened_again().is_some_and(|at| at >= tail) => AfterRead::Release,
         None => AfterRead::Claim,
     }
 }

@@ -40,6 +40,8 @@ pub struct Journal {
     /// What each child has used as far as it is in the totals, by the signal of its end.
     counted: BTreeMap<SignalName, Totals>,
     replays: u32,
+    /// The last replay that stood behind an end.
+    opened_again: Option<Seq>,
     forked: Option<Seq>,
 }
 
@@ -61,6 +63,7 @@ impl Default for Journal {
             totals: Totals::default(),
             counted: BTreeMap::new(),
             replays: 0,
+            opened_again: None,
             forked: None,
         }
     }
@@ -155,7 +158,7 @@ impl Journal {
             Entry::Completed { output } => self.ended = Some((at, Ending::Completed { output })),
             Entry::Failed { failure } => self.ended = Some((at, Ending::Failed { failure })),
             Entry::Cancelled { by, reason } => self.ended = Some((at, Ending::Cancelled { by, reason })),
-            Entry::Replayed { key, by: _, from, edit } => self.replayed(key, from, edit),
+            Entry::Replayed { key, by: _, from, edit } => self.replayed(at, key, from, edit),
             Entry::Forked { .. } => self.forked = Some(at),
         }
         Ok(())
@@ -191,9 +194,11 @@ impl Journal {
         Ok(())
     }
 
-    fn replayed(&mut self, key: SignalKey, from: Option<Seq>, edit: Edit) {
+    fn replayed(&mut self, at: Seq, key: SignalKey, from: Option<Seq>, edit: Edit) {
         self.keys.insert((KeyKind::Replay, key));
-        self.ended = None;
+        if self.ended.take().is_some() {
+            self.opened_again = Some(at);
+        }
         self.cancel = None;
         (self.crashes_in_row, self.own_crashes_in_row) = (0, 0);
         self.progress_since_claim = true;
@@ -365,6 +370,12 @@ impl Journal {
     #[must_use]
     pub const fn replays(&self) -> u32 {
         self.replays
+    }
+
+    /// Where it was opened again the last time, behind an end.
+    #[must_use]
+    pub const fn opened_again(&self) -> Option<Seq> {
+        self.opened_again
     }
 
     /// Children that steps wait for.

@@ -17,6 +17,7 @@ pub struct Walk {
     claims_written: u32,
     last_claim: Epoch,
     ended: Option<Ending>,
+    opened_again: bool,
 }
 
 /// What the driver of a suspicious claim does after its walk.
@@ -28,6 +29,8 @@ pub enum AfterWalk {
     Stop(Stop),
     /// The job has ended, but whoever ended it died over the aftermath: finish it, append nothing.
     Settle(Ending),
+    /// Give the job back: it was opened again since the claim was made, see [`crate::append::after_read`].
+    Release,
     /// End the job at the end of the journal.
     GiveUp {
         /// How many workers died before they could append anything.
@@ -39,7 +42,7 @@ impl Walk {
     /// A walk that begins at the tail as last known.
     #[must_use]
     pub const fn from(tail: Seq) -> Self {
-        Self { at: tail, claims_written: 0, last_claim: Epoch(0), ended: None }
+        Self { at: tail, claims_written: 0, last_claim: Epoch(0), ended: None, opened_again: false }
     }
 
     /// Where the next batch stands, if there is one.
@@ -57,7 +60,7 @@ impl Walk {
                     self.claims_written = self.claims_written.saturating_add(1);
                     self.last_claim = self.last_claim.max(epoch);
                 }
-                Entry::Replayed { .. } => self.ended = None,
+                Entry::Replayed { .. } => (self.ended, self.opened_again) = (None, true),
                 other => self.ended = Ending::of_entry(other).or(self.ended.take()),
             }
         }
@@ -74,6 +77,7 @@ impl Walk {
         }
         match self.ended {
             Some(ending) => AfterWalk::Settle(ending),
+            None if self.opened_again => AfterWalk::Release,
             None => AfterWalk::GiveUp { deaths: attempts.saturating_sub(self.claims_written) },
         }
     }

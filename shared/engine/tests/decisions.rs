@@ -226,7 +226,8 @@ fn what_a_claimer_finds_in_the_journal() {
         ("opened again", vec![claimed(4, false), job_failed(), replayed(None)], AfterRead::Claim),
     ];
     for (name, entries, expected) in rows {
-        assert_eq!(after_read(&journal(entries), Epoch(5)), expected, "{name}");
+        let journal = journal(entries);
+        assert_eq!(after_read(&journal, Epoch(5), journal.next()), expected, "{name}");
     }
 }
 

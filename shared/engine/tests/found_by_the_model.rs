@@ -1,7 +1,7 @@
 //! Decisions that the model check found wrong or missing, each held by its smallest case.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-use longhaul_engine::append::{AfterLook, Rejoin, Stop, after_look, rejoin};
+use longhaul_engine::append::{AfterLook, AfterRead, Rejoin, Stop, after_look, after_read, rejoin};
 use longhaul_engine::claim::{ClaimDecision, Held, Holder, News, decide};
 use longhaul_engine::entry::Batch;
 use longhaul_engine::ids::{Epoch, Nonce, Seq, SessionId};
@@ -52,7 +52,9 @@ fn a_walk_sees_claims_ends_and_replays() {
         (vec![claimed(6)], 7, many, AfterWalk::Read),
         (vec![claimed(8)], 7, many + 3, AfterWalk::Stop(Stop::Fenced { by: Epoch(8) })),
         (vec![ended()], 7, many, AfterWalk::Settle(lost())),
-        (vec![ended(), replayed()], 7, many, AfterWalk::GiveUp { deaths: many }),
+        (vec![ended(), replayed()], 7, many, AfterWalk::Release),
+        (vec![replayed()], 7, many, AfterWalk::Release),
+        (vec![replayed(), claimed(8)], 7, many + 1, AfterWalk::Stop(Stop::Fenced { by: Epoch(8) })),
         (vec![ended(), replayed(), claimed(5), done().into_entry()], 7, many + 1, AfterWalk::Settle(done())),
     ];
     for (entries, epoch, attempts, expected) in table {
@@ -75,6 +77,21 @@ fn a_settled_end_may_be_another_by_the_next_look() {
         let journal = Journal::read(batches(entries)).unwrap();
         assert_eq!(after_look(&journal, &lost()), expected);
     }
+}
+
+/// A claim that was made before the job ended and was opened again gives it back: what ended it since may be about to write
+/// that end.
+#[test]
+fn a_claim_knows_of_the_replay_that_it_drives_on_from() {
+    let entries = vec![claimed(1), lost().into_entry(), replayed()];
+    let journal = Journal::read(batches(entries)).unwrap();
+    let table = [(1, AfterRead::Release), (3, AfterRead::Release), (4, AfterRead::Claim)];
+    for (tail, expected) in table {
+        assert_eq!(after_read(&journal, Epoch(2), Seq(tail)), expected, "{tail}");
+    }
+    // A replay of what had not ended, as of an imported job, changes nothing about whose the job is.
+    let journal = Journal::read(batches(vec![claimed(1), replayed()])).unwrap();
+    assert_eq!(after_read(&journal, Epoch(2), Seq::FIRST), AfterRead::Claim);
 }
 
 /// How the child ended, whether its parent heard of it, whether its item is terminal, and what follows.

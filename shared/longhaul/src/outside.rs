@@ -14,7 +14,7 @@ use longhaul_engine::{Batch, Entry, Job, JobId, JobState, Journal, Timestamp, li
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::store::{Append, Continuation, JobRef, Store, StoreError, Submit, Write};
+use crate::store::{Append, Continuation, JobRef, Store, StoreError, Submit, Woken, Write};
 use crate::thread;
 
 /// Why something from outside was not taken in.
@@ -162,10 +162,14 @@ async fn take_in<S: Store>(store: &S, job: &JobRef, entry: Entry, now: Timestamp
         None => Ok(Move::Append),
     })
     .await?;
-    // Also when the key was known: the first call may have died before it woke the job. And when it fails, what was
-    // written stands: a look at the due time finds it.
-    if let Err(error) = store.wake(job, now).await {
-        tracing::warn!(job = %job.job, %error, "the job was not woken; its due time will");
+    // Also when the key was known: the first call may have died before it woke the job.
+    match store.wake(job, now).await {
+        Ok(Woken::Open) => {}
+        Ok(Woken::Ended) => reopen(store, job, now).await?,
+        // Nobody comes to an ended item by its due time, so that the caller has to come again.
+        Err(error) if stored.progress.state.is_terminal() => return Err(error.into()),
+        // What was written stands: a look at the due time finds it.
+        Err(error) => tracing::warn!(job = %job.job, %error, "the job was not woken; its due time will"),
     }
     call_up(store, &Continuation::of(&stored.order)).await;
     Ok(stands.taken_in())
@@ -209,8 +213,10 @@ pub async fn replay<S: Store>(
     }
     // First the count, then the look: a worker that is about to write the old ending into the item is refused by the
     // count if the look came too early to see its write.
-    store.wake(job, now).await?;
-    reopen(store, job, now).await?;
+    match store.wake(job, now).await? {
+        Woken::Open => {}
+        Woken::Ended => reopen(store, job, now).await?,
+    }
     call_up(store, &Continuation::of(&stored.order)).await;
     match stands {
         Stands::Written(_) | Stands::Known { .. } | Stands::Otherwise { same: true } => Ok(stands.taken_in()),
@@ -220,10 +226,15 @@ pub async fn replay<S: Store>(
     }
 }
 
-/// Brings a terminal job item in line with a journal that was opened again.
+/// Brings a terminal job item in line with a journal that was opened again, whoever did so: one that died before it opened
+/// the item leaves those waiting who send something to the journal. An item whose journal has ended stays as it is.
 async fn reopen<S: Store>(store: &S, job: &JobRef, now: Timestamp) -> Result<(), OutsideError> {
     let mut stored = store.job(job).await?.ok_or(OutsideError::NoJob)?;
     while stored.progress.state.is_terminal() {
+        let journal = Journal::read(store.journal(job.job, Seq::FIRST).await?)?;
+        if journal.ending().is_some() {
+            break;
+        }
         let write = JobWrite {
             nonce: fresh_nonce(),
             last_write: stored.last_write,
@@ -232,6 +243,8 @@ async fn reopen<S: Store>(store: &S, job: &JobRef, now: Timestamp) -> Result<(),
                 state: JobState::Pending,
                 attempts: 0,
                 due: Some(now.plus(Duration::from_millis(limits::CONTINUATION_DUE_MS))),
+                // Whoever claims the job from here on knows of the replay.
+                tail: journal.next(),
                 updated_at: now,
                 ..stored.progress.clone()
             },

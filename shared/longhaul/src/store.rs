@@ -148,6 +148,15 @@ pub enum Write {
     Refused(Box<Job>),
 }
 
+/// How a job stands whose wakes were counted up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// Its item is open: somebody drives the job, or will by its due time at the latest.
+    Open,
+    /// Its item has ended, and nobody comes.
+    Ended,
+}
+
 /// What became of a submission with a place in a line.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InLine {
@@ -209,8 +218,8 @@ pub trait Store: Send + Sync {
     fn write_job(&self, job: &JobRef, write: &JobWrite) -> impl Future<Output = Result<Write, StoreError>> + Send;
 
     /// Counts a signal: `wakes + 1`, always; a WAITING job becomes PENDING and due at `now` in the same write or a
-    /// following one. The item must exist.
-    fn wake(&self, job: &JobRef, now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// following one. The item must exist. How it stands with the signal counted is said by the same write.
+    fn wake(&self, job: &JobRef, now: Timestamp) -> impl Future<Output = Result<Woken, StoreError>> + Send;
 
     /// Jobs of a shard of the due index whose due time is not after `until`, earliest first. May lag behind writes.
     fn due(

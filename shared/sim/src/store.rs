@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use longhaul::store::{Append, Continuation, InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef, Write};
+use longhaul::store::{
+    Append, Continuation, InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef, Woken, Write,
+};
 use longhaul_engine::ids::SessionId;
 use longhaul_engine::job::JobWrite;
 use longhaul_engine::thread::{Line, LineWrite};
@@ -287,7 +289,7 @@ impl Store for SimStore {
         self.call("write_job", Kind::Write, move |world| world.write_job(&job, &write)).await
     }
 
-    async fn wake(&self, job: &JobRef, now: Timestamp) -> Result<(), StoreError> {
+    async fn wake(&self, job: &JobRef, now: Timestamp) -> Result<Woken, StoreError> {
         let job = job.clone();
         self.call("wake", Kind::Write, move |world| world.wake(&job, now)).await
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use longhaul::store::{Append, Continuation, InLine, JobRef, LineWritten, StoreError, Submit, ThreadRef, Write};
+use longhaul::store::{Append, Continuation, InLine, JobRef, LineWritten, StoreError, Submit, ThreadRef, Woken, Write};
 use longhaul_engine::ids::SessionId;
 use longhaul_engine::job::{JobWrite, Progress};
 use longhaul_engine::thread::{Line, LineWrite};
@@ -262,14 +262,14 @@ impl World {
         }
     }
 
-    pub(crate) fn wake(&mut self, job: &JobRef, now: Timestamp) -> Result<(), StoreError> {
+    pub(crate) fn wake(&mut self, job: &JobRef, now: Timestamp) -> Result<Woken, StoreError> {
         let stored = self.job_mut(job)?;
         stored.wakes = stored.wakes.saturating_add(1);
         if matches!(stored.progress.state, JobState::Waiting { .. }) {
             let progress = stored.progress.clone();
             stored.progress = Progress { state: JobState::Pending, due: Some(now), updated_at: now, ..progress };
         }
-        Ok(())
+        Ok(if stored.progress.state.is_terminal() { Woken::Ended } else { Woken::Open })
     }
 
     pub(crate) fn due(&self, shard: u8, until: Timestamp, jobs_max: usize) -> Vec<JobRef> {

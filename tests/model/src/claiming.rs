@@ -143,7 +143,7 @@ impl System {
 
     pub(crate) fn look_before_claim(&self, s: &mut State, l: &mut Local, again: bool) -> After {
         let fold = s.job(l.job).log.prefix(l.seen).fold();
-        match self.rules.after_read(fold, Epoch(u64::from(l.epoch)), again) {
+        match self.rules.after_read(fold, Epoch(u64::from(l.epoch)), position(l.copy.tail), again) {
             AfterRead::Stop(_) => {
                 let same = fold.last_claim().is_some_and(|claim| claim.epoch.0 == u64::from(l.epoch));
                 if self.rules.has(Mutant::WorkerAndEpochCompared) && same {
@@ -152,6 +152,10 @@ impl System {
                 return After::Handled;
             }
             AfterRead::Repair(ending) => return self.settle(s, l, End::of(&ending)),
+            AfterRead::Release => {
+                l.pc = Pc::Release;
+                return After::On;
+            }
             AfterRead::Claim => {}
         }
         let crashes = fold.crashes_in_row() + u32::from(l.takeover);
@@ -198,6 +202,7 @@ impl System {
             AfterWalk::Read => l.pc = Pc::ReadJournal,
             AfterWalk::Stop(_) => return After::Handled,
             AfterWalk::Settle(_) => l.pc = Pc::FinishUnread { tail: at },
+            AfterWalk::Release => (l.seen, l.pc) = (at, Pc::Release),
             AfterWalk::GiveUp { .. } => l.pc = Pc::GiveUp { at },
         }
         After::On

@@ -314,13 +314,13 @@ impl Forking {
                 (l.seen, l.pc) = (s.log.len(), Pc::AppendClaim);
                 Some(l)
             }
-            Pc::AppendClaim => match after_read(&seen, Epoch(u64::from(l.epoch))) {
+            Pc::AppendClaim => match after_read(&seen, Epoch(u64::from(l.epoch)), seen.next()) {
                 AfterRead::Stop(_) => None,
                 AfterRead::Repair(_) => {
                     l.pc = Pc::Finish;
                     Some(l)
                 }
-                AfterRead::Claim => {
+                AfterRead::Claim | AfterRead::Release => {
                     let wire = json!({"type": "claimed", "epoch": l.epoch, "session": "s", "takeover": false});
                     let claimed: Entry = serde_json::from_value(wire).expect("an entry");
                     if Self::append(s, l.seen, &[claimed]) {

@@ -90,6 +90,7 @@ pub const SMALL: &[Instance] = &[
         ..ROW
     },
     Instance { name: "failure, replay", job: &[FATAL], asks: &[REPLAY], bounds: CRASH, ..ROW },
+    Instance { name: "failure, replay, cancel: crash", job: &[FATAL], asks: &[REPLAY, CANCEL], bounds: CRASH, ..ROW },
     Instance { name: "failure, two replays at once", job: &[FATAL], asks: &[REPLAY, REPLAY_OTHERWISE], ..ROW },
     Instance { name: "at-most-once: crash", job: &[ONCE], bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS }, ..ROW },
     SHARED_DEATHS,
@@ -144,6 +145,21 @@ pub const LARGE: &[Instance] = &[
         ..ROW
     },
     Instance {
+        name: "failure, two replays at once: crash, zombie",
+        job: &[FATAL],
+        asks: &[REPLAY, REPLAY_OTHERWISE],
+        bounds: Budget { crash: 1, pause: 1, ..NO_FAULTS },
+        ..ROW
+    },
+    Instance {
+        name: "failure, replay, cancel: crash, unanswered write, zombie",
+        job: &[FATAL],
+        asks: &[REPLAY, CANCEL],
+        bounds: Budget { crash: 1, fail: 1, pause: 1, ..NO_FAULTS },
+        states_max: Some(60_000_000),
+        ..ROW
+    },
+    Instance {
         name: "at-most-once, edited replay: crash",
         job: &[ONCE, TIMED],
         asks: &[SIGNAL, REPLAY_EDITED],
@@ -164,6 +180,23 @@ pub const LARGE: &[Instance] = &[
         job: &[Op::Child],
         child: &[FATAL],
         asks: &[CANCEL, REPLAY],
+        ..ROW
+    },
+    Instance {
+        name: "child that fails: crash, cancel, replay of the parent",
+        job: &[Op::Child],
+        child: &[FATAL],
+        asks: &[CANCEL, REPLAY],
+        bounds: CRASH,
+        states_max: Some(30_000_000),
+        ..ROW
+    },
+    Instance {
+        name: "child that fails behind a step: crash, replay of the parent",
+        job: &[FATAL, Op::Child],
+        child: &[FATAL],
+        asks: &[REPLAY],
+        bounds: CRASH,
         ..ROW
     },
     Instance {

@@ -213,12 +213,6 @@ pub const CAUGHT: &[Row] = &[
         instance: of(&[STEP], &[], Budget { crash: 6, ..NO_FAULTS }),
     },
     Row {
-        name: "old end settled",
-        weaker: "a driver that settles an end does not look whether the job has ended otherwise since",
-        mutant: Mutant::OldEndSettled,
-        instance: of(&[FATAL], &[REPLAY], Budget { crash: 1, pause: 1, ..NO_FAULTS }),
-    },
-    Row {
         name: "child not looked for",
         weaker: "a replayed parent does not look how its child stands, which ended while the parent was closed",
         mutant: Mutant::ChildNotRejoined,
@@ -229,6 +223,31 @@ pub const CAUGHT: &[Row] = &[
         weaker: "a replayed parent takes a child whose job item has not ended for one that will tell it",
         mutant: Mutant::RejoinedByItem,
         instance: of(&[Op::Child], &[CANCEL, REPLAY], NO_FAULTS),
+    },
+    Row {
+        name: "child looked for with an old journal",
+        weaker: "a replayed parent judges by its journal as it read it before it looked at the child",
+        mutant: Mutant::RejoinedByOldJournal,
+        instance: Instance {
+            child: &[FATAL],
+            states_max: Some(40_000_000),
+            ..of(&[FATAL, Op::Child], &[REPLAY], Budget { crash: 1, ..NO_FAULTS })
+        },
+    },
+    Row {
+        name: "half a replay left",
+        weaker: "a signal or cancel to a journal that was opened again leaves an ended job item as it is",
+        mutant: Mutant::HalfReplayLeft,
+        instance: of(&[FATAL], &[REPLAY, CANCEL], Budget { crash: 1, ..NO_FAULTS }),
+    },
+    Row {
+        name: "driven on behind a replay that the claim did not know",
+        weaker: "a session that finds the job ended and opened again since its claim appends its claim and drives",
+        mutant: Mutant::DrivenBehindUnknownReplay,
+        instance: Instance {
+            states_max: Some(40_000_000),
+            ..of(&[FATAL], &[REPLAY], Budget { crash: 1, fail: 1, pause: 1, ..NO_FAULTS })
+        },
     },
     Row {
         name: "journal read in part, with a replay",
@@ -252,6 +271,13 @@ pub const CAUGHT: &[Row] = &[
 
 /// Mutants that the check cannot tell from the production rules within these bounds, with the reason.
 pub const UNSEEN: &[Row] = &[
+    Row {
+        name: "old end settled",
+        weaker: "a driver that settles an end does not look whether the job has ended otherwise since. Nobody drives on \
+                 behind a replay that its claim did not know; the rule stays for a worker of an earlier version, which does",
+        mutant: Mutant::OldEndSettled,
+        instance: of(&[FATAL], &[REPLAY], Budget { crash: 1, pause: 1, ..NO_FAULTS }),
+    },
     Row {
         name: "own lease counts as held",
         weaker: "a session that finds its own lease takes the job for held. A session meets a job once, and knows its \

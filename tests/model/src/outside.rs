@@ -31,10 +31,11 @@ impl System {
         match (out.pc, fate) {
             (Opc::Append, _) => return self.outside_append(s, out, fate),
             (_, Fate::Fine) => {}
-            // A signal that could not be counted or sent stands all the same; a replay says that it failed.
+            // A signal that could not be counted or sent stands all the same; a replay says that it failed, and so does a
+            // signal to a job whose item had ended.
             (Opc::Wake | Opc::Send, Fate::Fail) => {
-                let is_signal = matches!(out.ask, Ask::Entry(_));
-                return Some(match (out.pc, is_signal) {
+                let stands_all_the_same = matches!(out.ask, Ask::Entry(_)) && !out.ended;
+                return Some(match (out.pc, stands_all_the_same) {
                     (Opc::Wake, true) => {
                         out.pc = Opc::Send;
                         Came::On
@@ -43,7 +44,7 @@ impl System {
                     (_, _) => self.answered(s, out),
                 });
             }
-            (Opc::ReadItem | Opc::ReadJournal | Opc::Look | Opc::Reopen, Fate::Fail) => {
+            (Opc::ReadItem | Opc::ReadJournal | Opc::LookBack | Opc::Look | Opc::Reopen, Fate::Fail) => {
                 return Some(Came::Unanswered);
             }
             (_, Fate::Repeat | Fate::FailAfter | Fate::Late) => return None,
@@ -63,26 +64,33 @@ impl System {
             }
             Opc::ReadJournal if item.mode == Mode::Absent => return Came::Refused,
             Opc::ReadJournal => {
+                // Who sends an entry reads the item first, in one look with the journal here.
+                out.ended |= matches!((out.ask, item.mode), (Ask::Entry(_), Mode::Ended(_)));
                 out.seen = s.job(out.job).log.len();
                 out.pc = Opc::Append;
             }
             Opc::Append => {}
             Opc::Wake => {
                 s.wake(out.job);
-                out.pc = self.behind_wake(out);
+                out.pc = self.behind_wake(out, item.mode);
             }
             Opc::Look => {
                 out.cur = true;
                 out.pc = match item.mode {
-                    Mode::Ended(_) => Opc::Reopen,
-                    Mode::Absent | Mode::Pending | Mode::Processing(_) | Mode::Waiting { .. } => self.behind_look(),
+                    Mode::Ended(_) => Opc::LookBack,
+                    Mode::Absent | Mode::Pending | Mode::Processing(_) | Mode::Waiting { .. } => self.behind_look(out),
                 };
+            }
+            Opc::LookBack => {
+                let log = s.job(out.job).log;
+                out.tail = log.len();
+                out.pc = if log.fold().ending().is_none() { Opc::Reopen } else { self.behind_look(out) };
             }
             Opc::Reopen if out.cur => {
                 // `outside::reopen`: the item as read, PENDING, due after the message.
-                let open = Item { mode: Mode::Pending, attempts: 0, due: Due::Later, ..item };
+                let open = Item { mode: Mode::Pending, attempts: 0, due: Due::Later, tail: out.tail, ..item };
                 s.put(out.job, open, writer);
-                out.pc = self.behind_look();
+                out.pc = self.behind_look(out);
             }
             Opc::Reopen => out.pc = Opc::Look,
             Opc::Send => {
@@ -105,16 +113,18 @@ impl System {
         if good { Came::Done } else { Came::Refused }
     }
 
-    fn behind_wake(&self, out: &Outside) -> Opc {
-        match out.ask {
-            Ask::Entry(_) => Opc::Send,
-            Ask::Replay(_) if self.rules.has(Mutant::ReplayLooksFirst) => Opc::Send,
-            Ask::Replay(_) => Opc::Look,
+    fn behind_wake(&self, out: &Outside, woken: Mode) -> Opc {
+        match (out.ask, woken) {
+            (Ask::Entry(_), _) if self.rules.has(Mutant::HalfReplayLeft) => Opc::Send,
+            (Ask::Replay(_), _) if self.rules.has(Mutant::ReplayLooksFirst) => Opc::Send,
+            (_, Mode::Ended(_)) => Opc::Look,
+            (_, Mode::Absent | Mode::Pending | Mode::Processing(_) | Mode::Waiting { .. }) => Opc::Send,
         }
     }
 
-    fn behind_look(&self) -> Opc {
-        if self.rules.has(Mutant::ReplayLooksFirst) { Opc::Wake } else { Opc::Send }
+    fn behind_look(&self, out: &Outside) -> Opc {
+        let first = matches!(out.ask, Ask::Replay(_)) && self.rules.has(Mutant::ReplayLooksFirst);
+        if first { Opc::Wake } else { Opc::Send }
     }
 
     /// What `write_outside` makes of the journal as it was read: an entry to append, or that there is none to.

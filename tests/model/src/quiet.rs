@@ -9,7 +9,7 @@ use longhaul_engine::sweep::{Sweep, decide};
 
 use crate::broken::Broken;
 use crate::items::asked;
-use crate::ledger::{End, at};
+use crate::ledger::{End, Mark, at};
 use crate::model::{Fate, System};
 use crate::outside::Came;
 use crate::script::Op;
@@ -132,14 +132,16 @@ impl System {
     }
 
     /// A replay whose api died between its entry and the job item was not acknowledged, and is finished by the caller's
-    /// repetition (see `docs/model-check.md`). False: there is none.
+    /// repetition (see `docs/model-check.md`). False: there is none, or somebody was told since that his own request stands
+    /// in the journal that it opened: he waits for no repetition.
     fn finishes_replay(&self, s: &mut State) -> bool {
         let open = (0..ASKS).find_map(|index| match self.asks[index] {
             Some((job, ask @ Ask::Replay(_))) => {
                 let it = s.job(job);
                 let differs = matches!(it.item.mode, Mode::Ended(_)) && it.log.fold().ending().is_none();
                 let request = s.requests[index];
-                (differs && request.tries > 0 && !request.acknowledged).then_some((index, job, ask))
+                let finishes = request.tries > 0 && !request.acknowledged && !self.relied_on(s, job);
+                (differs && finishes).then_some((index, job, ask))
             }
             Some((_, Ask::Entry(_))) | None => None,
         });
@@ -152,6 +154,15 @@ impl System {
         s.requests[index].acknowledged = true;
         self.run_out(s);
         true
+    }
+
+    /// Whether a signal or cancel was acknowledged that stands behind the last replay.
+    fn relied_on(&self, s: &State, job: u8) -> bool {
+        let behind = s.job(job).log.marks().iter().rev().take_while(|mark| !matches!(mark, Mark::Replayed { .. }));
+        let acknowledged = |mark: &Mark| {
+            (0..ASKS).any(|index| self.asks[index] == Some((job, Ask::Entry(*mark))) && s.requests[index].acknowledged)
+        };
+        behind.into_iter().any(acknowledged)
     }
 
     fn look(&self, s: &mut State, job: u8) {

@@ -53,6 +53,9 @@ pub enum Mutant {
     JournalReadInPart,
     SharedDeathsCounted,
     AnyReplayAnswered,
+    HalfReplayLeft,
+    RejoinedByOldJournal,
+    DrivenBehindUnknownReplay,
 }
 
 /// The rules.
@@ -120,8 +123,9 @@ impl Rules {
 
     /// [`append::after_read`]; `again` when the look follows a conflict.
     #[must_use]
-    pub fn after_read(self, journal: &Journal, epoch: Epoch, again: bool) -> AfterRead {
-        match append::after_read(journal, epoch) {
+    pub fn after_read(self, journal: &Journal, epoch: Epoch, tail: Seq, again: bool) -> AfterRead {
+        match append::after_read(journal, epoch, tail) {
+            AfterRead::Release if self.has(Mutant::DrivenBehindUnknownReplay) => AfterRead::Claim,
             AfterRead::Stop(_) if self.has(Mutant::EpochUncheckedAfterRead) => AfterRead::Claim,
             AfterRead::Repair(_) if self.has(Mutant::ClaimBehindEnd) && again => AfterRead::Claim,
             after => after,

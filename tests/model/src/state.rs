@@ -134,6 +134,7 @@ pub enum Opc {
     Append,
     Wake,
     Look,
+    LookBack,
     Reopen,
     Send,
 }
@@ -149,12 +150,14 @@ pub struct Outside {
     pub pc: Opc,
     /// Entries read.
     pub seen: u8,
-    /// Whether the item stood as ended when it was read (replay).
+    /// Whether the item stood as ended when it was read.
     pub ended: bool,
-    /// Whether the item's mark is still the one read (replay).
+    /// Whether the item's mark is still the one read (reopening).
     pub cur: bool,
     /// Whether its append has landed already and is about to be repeated.
     pub landed: bool,
+    /// The journal's length when it was read again (reopening).
+    pub tail: u8,
 }
 
 impl Outside {
@@ -165,7 +168,7 @@ impl Outside {
             Ask::Entry(_) => Opc::ReadJournal,
             Ask::Replay(_) => Opc::ReadItem,
         };
-        Self { job, ask, pc, seen: 0, ended: false, cur: false, landed: false }
+        Self { job, ask, pc, seen: 0, ended: false, cur: false, landed: false, tail: 0 }
     }
 }
 

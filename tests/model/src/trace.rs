@@ -55,6 +55,7 @@ fn happened(s: &State, action: Action) -> String {
                     Opc::ReadJournal => "api reads the journal",
                     Opc::Append => "api appends the request",
                     Opc::Wake => "api counts the wakes up",
+                    Opc::LookBack => "api reads the journal again",
                     Opc::Look => "api reads the job item again",
                     Opc::Reopen => "api opens the job item",
                     Opc::Send => "api sends a continuation and acknowledges",

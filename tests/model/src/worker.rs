@@ -104,18 +104,23 @@ impl System {
 
     /// `Invocation::rejoin`: how a child stands that a replayed job waits for again.
     pub(crate) fn rejoin(&self, s: &mut State, l: &mut Local) -> After {
-        let parent = s.job(l.job).log.prefix(l.seen).fold();
+        // Read again, behind the look at the child: what the child has told by now stands in it.
+        let log = s.job(l.job).log;
+        let parent = if self.rules.has(Mutant::RejoinedByOldJournal) { log.prefix(l.seen).fold() } else { log.fold() };
         let told = self.ledger.script(0).child_signal().is_some_and(|name| parent.untaken_signal(&name).is_some());
         let child = s.job(1);
         let fold = child.log.fold();
         let settled = matches!(child.item.mode, Mode::Ended(_));
-        let end = fold.ending().filter(|_| !told).map(End::of);
+        if told {
+            return self.go_on(s, l);
+        }
+        let end = fold.ending().map(End::of);
         let replays = u8::try_from(fold.replays()).unwrap_or(u8::MAX);
         let heard = stands(parent, Ask::Entry(Mark::ChildEnded { replays, end: End::Completed }));
         let ask = match (self.rules.rejoin(fold.ending(), heard, settled), end) {
-            (_, None) | (Rejoin::Wait, _) => return self.go_on(s, l),
+            (Rejoin::Wait, _) | (Rejoin::Tell, None) => return self.go_on(s, l),
             (Rejoin::Tell, Some(end)) => (0, Ask::Entry(Mark::ChildEnded { replays, end })),
-            (Rejoin::Replay, Some(_)) => {
+            (Rejoin::Replay, _) => {
                 let key = PARENT_REPLAYED + u8::try_from(parent.replays()).unwrap_or_default();
                 (1, Ask::Replay(Mark::Replayed { key, from: None, edited: false }))
             }

@@ -1,7 +1,7 @@
 //! The job item: conditional writes, and wakes.
 
 use longhaul::outside::fresh_nonce;
-use longhaul::store::{JobRef, Store, StoreError, Submit, Write};
+use longhaul::store::{JobRef, Store, StoreError, Submit, Woken, Write};
 use longhaul_engine::job::{JobWrite, Lease, Mismatch, Progress, Totals, Usage};
 use longhaul_engine::{Epoch, Job, JobState, Seq, StepKey};
 
@@ -176,7 +176,8 @@ pub async fn a_wake_counts_in_every_state<S: Stage>(stage: &S) {
         }
         let due = (!state.is_terminal()).then(|| later(60));
         job = after(&store, &job, &write(&job, state, due)).await;
-        store.wake(&reference(&job), later(1)).await.unwrap();
+        let expected = if job.progress.state.is_terminal() { Woken::Ended } else { Woken::Open };
+        assert_eq!(store.wake(&reference(&job), later(1)).await.unwrap(), expected, "{:?}", job.progress.state);
         let woken = stored(&store, &job).await;
         assert_eq!(woken, Job { wakes: job.wakes + 1, ..job });
         job = woken;
@@ -191,7 +192,7 @@ pub async fn a_wake_calls_a_waiting_job_up<S: Stage>(stage: &S) {
         let job = reference(&read);
         let waiting = write(&read, JobState::Waiting { until, seen: Seq(3) }, Some(later(7_200)));
         let waiting = after(&store, &read, &waiting).await;
-        store.wake(&job, later(9)).await.unwrap();
+        assert_eq!(store.wake(&job, later(9)).await.unwrap(), Woken::Open);
         let woken = stored(&store, &read).await;
         assert_eq!(woken.wakes, 1);
         assert_eq!(woken.last_write, waiting.last_write);

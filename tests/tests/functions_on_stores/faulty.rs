@@ -6,7 +6,9 @@ use longhaul::engine::ids::SessionId;
 use longhaul::engine::job::JobWrite;
 use longhaul::engine::thread::{Line, LineWrite};
 use longhaul::engine::{Batch, Failure, Job, JobId, Seq, Timestamp};
-use longhaul::store::{Append, Continuation, InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef, Write};
+use longhaul::store::{
+    Append, Continuation, InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef, Woken, Write,
+};
 use longhaul_aws::AwsStore;
 
 /// What goes wrong.
@@ -74,7 +76,7 @@ impl Store for Faulty {
         self.store.write_job(job, write).await
     }
 
-    async fn wake(&self, job: &JobRef, now: Timestamp) -> Result<(), StoreError> {
+    async fn wake(&self, job: &JobRef, now: Timestamp) -> Result<Woken, StoreError> {
         self.store.wake(job, now).await
     }
 

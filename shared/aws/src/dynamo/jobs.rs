@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::operation::put_item::PutItemError;
 use aws_sdk_dynamodb::operation::update_item::UpdateItemError;
 use aws_sdk_dynamodb::operation::update_item::builders::UpdateItemFluentBuilder;
 use aws_sdk_dynamodb::types::{ReturnValue, ReturnValuesOnConditionCheckFailure};
-use longhaul::store::{JobRef, StoreError, Submit, Write};
+use longhaul::store::{JobRef, StoreError, Submit, Woken, Write};
 use longhaul_engine::job::JobWrite;
 use longhaul_engine::{Job, Timestamp, limits};
 
@@ -99,7 +99,7 @@ impl AwsStore {
 
     /// Most signals find a job that waits for them, so that is tried first; each of the two writes is conditional on the
     /// status, so that whichever goes through did what the status of that moment asks for.
-    pub(super) async fn wake_job(&self, job: &JobRef, now: Timestamp) -> Result<(), StoreError> {
+    pub(super) async fn wake_job(&self, job: &JobRef, now: Timestamp) -> Result<Woken, StoreError> {
         const ACTION: &str = "waking a job";
         let mut waiting = true;
         loop {
@@ -116,6 +116,7 @@ impl AwsStore {
             } else {
                 self.update_owned(job)
                     .update_expression("ADD wakes :one")
+                    .return_values(ReturnValue::AllNew)
                     .condition_expression(format!("{OWNED} AND #status <> :waiting"))
             };
             let call = call
@@ -123,7 +124,8 @@ impl AwsStore {
                 .expression_attribute_values(":waiting", text("WAITING"))
                 .expression_attribute_values(":one", number(1));
             let error = match Box::pin(call.send()).await {
-                Ok(_) => return Ok(()),
+                Ok(_) if waiting => return Ok(Woken::Open),
+                Ok(woken) => return woken_of(&woken.attributes.unwrap_or_default()),
                 Err(error) => error,
             };
             let found = refused_update(ACTION, error)?.filter(|item| owned_by(item, job));
@@ -240,6 +242,11 @@ fn owned_by(item: &Item, job: &JobRef) -> bool {
 
 fn wakes_of(item: &Item) -> Result<u64, StoreError> {
     Reader::new(item, "a job item")?.number("wakes")
+}
+
+fn woken_of(item: &Item) -> Result<Woken, StoreError> {
+    let ended = job_item::decode(item)?.job.progress.state.is_terminal();
+    Ok(if ended { Woken::Ended } else { Woken::Open })
 }
 
 /// The job that an entry of the due index names.

@@ -32,7 +32,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_sdk_dynamodb::error::SdkError;
-use longhaul::store::{Append, Continuation, InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef, Write};
+use longhaul::store::{
+    Append, Continuation, InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef, Woken, Write,
+};
 use longhaul_engine::ids::SessionId;
 use longhaul_engine::job::JobWrite;
 use longhaul_engine::thread::{Line, LineWrite};
@@ -171,7 +173,7 @@ impl Store for AwsStore {
         self.update_job(job, write).await
     }
 
-    async fn wake(&self, job: &JobRef, now: Timestamp) -> Result<(), StoreError> {
+    async fn wake(&self, job: &JobRef, now: Timestamp) -> Result<Woken, StoreError> {
         self.wake_job(job, now).await
     }
 

@@ -18,11 +18,8 @@ use crate::store::{JobRef, Store};
 impl<S: Store> Invocation<'_, S> {
     /// Looks how a child stands that a replayed job waits for again. A result that could not be told is told now. A child
     /// that ended without one goes on from its last good step, as its parent does.
-    pub(super) async fn rejoin(&self, holding: &Holding, parent: &Journal, child: JobId) -> Result<(), DriveError> {
+    pub(super) async fn rejoin(&self, holding: &Holding, mut parent: Journal, child: JobId) -> Result<(), DriveError> {
         let Ok(signal) = end_signal(child) else { return Ok(()) };
-        if parent.untaken_signal(&signal).is_some() {
-            return Ok(());
-        }
         let reference = JobRef { tenant: holding.reference.tenant.clone(), job: child };
         let Some(job) = self.store.job(&reference).await? else { return Ok(()) };
         let settled = job.progress.state.is_terminal();
@@ -36,6 +33,13 @@ impl<S: Store> Invocation<'_, S> {
                 return Ok(());
             }
         };
+        // Behind the look at the child, which tells its parent before it writes its item: what it has told stands here by now.
+        for batch in self.store.journal(holding.reference.job, parent.next()).await? {
+            parent.take_in(batch).map_err(|source| DriveError::Journal { job: holding.reference.job, source })?;
+        }
+        if parent.untaken_signal(&signal).is_some() {
+            return Ok(());
+        }
         let heard = end_key(child, journal.replays()).is_ok_and(|key| parent.has_key(KeyKind::Signal, &key));
         match (rejoin(journal.ending(), heard, settled), journal.ending()) {
             (Rejoin::Wait, _) | (Rejoin::Tell, None) => Ok(()),

@@ -67,6 +67,10 @@ impl<S: Store> Invocation<'_, S> {
                     return Ok(Handled::Acknowledge);
                 }
                 AfterWalk::Settle(ending) => return self.settle_unread(holding, end, &ending).await,
+                AfterWalk::Release => {
+                    let at = At { tail: end, totals: holding.totals, now: self.clock.now() };
+                    return self.release(holding, &at).await;
+                }
                 AfterWalk::GiveUp { deaths } => return self.give_up_unread(holding, end, deaths).await,
             }
         }
@@ -83,6 +87,7 @@ impl<S: Store> Invocation<'_, S> {
                 Ok(Handled::Acknowledge)
             }
             AfterRead::Repair(ending) => self.settle(holding, &mut journal, ending).await,
+            AfterRead::Release => self.release(holding, &At::of(&journal, self.clock.now())).await,
             // It has ended and was opened again between the two looks, so that its turn is another one.
             AfterRead::Claim if threaded && journal.replays() != looked_at => {
                 self.release(holding, &At::of(&journal, self.clock.now())).await
@@ -154,9 +159,9 @@ impl<S: Store> Invocation<'_, S> {
         journal: &mut Journal,
     ) -> Result<AfterRead, DriveError> {
         loop {
-            match after_read(journal, claim.epoch) {
+            match after_read(journal, claim.epoch, claim.write.progress.tail) {
                 AfterRead::Claim => {}
-                other @ (AfterRead::Stop(_) | AfterRead::Repair(_)) => return Ok(other),
+                other @ (AfterRead::Stop(_) | AfterRead::Repair(_) | AfterRead::Release) => return Ok(other),
             }
             let entry = Entry::Claimed {
                 epoch: claim.epoch,

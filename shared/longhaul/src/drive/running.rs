@@ -201,7 +201,7 @@ impl<S: Store> Invocation<'_, S> {
             }
             let replayed = Some(shared.journal.borrow().clone()).filter(|journal| journal.replays() > 0);
             if let Some(journal) = replayed {
-                agent.beside(self.rejoin(holding, &journal, child)).await?;
+                agent.beside(self.rejoin(holding, journal, child)).await?;
             }
             // A receiver that is gone has been dropped by the author's code; the child goes on by itself.
             let _ = done.send(());

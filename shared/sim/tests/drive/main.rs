@@ -7,5 +7,6 @@ mod crashes;
 mod fork_requests;
 mod forks;
 mod ground;
+mod half_replays;
 mod outside;
 mod steps;

@@ -64,7 +64,6 @@ pub const LARGE: &[Instance] = &[
         name: "thread: three in line: two crashes",
         orders: &[WORKS, WORKS, WORKS],
         bounds: Bounds { crash: 2, ..NONE },
-        states_max: Some(8_000_000),
         ..ROW
     },
     Instance {
@@ -72,7 +71,6 @@ pub const LARGE: &[Instance] = &[
         orders: &[FAILS, WORKS],
         replayed: Some(0),
         bounds: Bounds { crash: 1, pause: 1, double: 1, ..NONE },
-        states_max: Some(8_000_000),
         ..ROW
     },
     Instance {
@@ -81,14 +79,12 @@ pub const LARGE: &[Instance] = &[
         replayed: Some(0),
         cancelled: Some(1),
         bounds: Bounds { crash: 1, loss: 1, ..NONE },
-        states_max: Some(8_000_000),
         ..ROW
     },
     Instance {
         name: "thread: enqueue, reject, interrupt: crash",
         orders: &[FAILS, REJECTS, INTERRUPTS],
         bounds: CRASH,
-        states_max: Some(8_000_000),
         ..ROW
     },
 ];

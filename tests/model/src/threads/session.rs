@@ -245,10 +245,11 @@ impl System {
 
     fn append_claim(&self, s: &mut State, mut l: Session) -> Next {
         let read = journal(&s.job(l.job).log[..usize::from(l.seen)]);
-        match after_read(&read, Epoch(u64::from(l.epoch))) {
+        // What a claim knows of the journal is the first system's matter.
+        match after_read(&read, Epoch(u64::from(l.epoch)), read.next()) {
             AfterRead::Stop(_) => return None,
             AfterRead::Repair(ending) => return Some(settle(l, End::of(&ending))),
-            AfterRead::Claim => {}
+            AfterRead::Claim | AfterRead::Release => {}
         }
         if !s.append(l.job, l.seen, Mark::Claimed(l.epoch)) {
             l.seen += 1;
