@@ -201,7 +201,6 @@ impl Journal {
         }
         self.cancel = None;
         (self.crashes_in_row, self.own_crashes_in_row) = (0, 0);
-        self.progress_since_claim = true;
         self.replays = self.replays.saturating_add(1);
         self.forget(from);
         if edit.asks_anew() {

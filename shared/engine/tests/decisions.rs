@@ -479,6 +479,20 @@ fn when_a_step_is_tried_again() {
     }
 }
 
+/// Jobs that failed together do not come back together.
+#[test]
+fn jobs_are_tried_again_at_times_of_their_own() {
+    let at = |job: u128| {
+        let (policy, job) = (RetryPolicy::default(), JobId::from_uuid(Uuid::from_u128(job)));
+        match after_failure(&policy, job, &StepKey::at("", 0), 1, ErrorClass::Transient, None, NOW) {
+            AfterFailure::Retry { at } => at,
+            AfterFailure::GiveUp => panic!("given up"),
+        }
+    };
+    let times: std::collections::BTreeSet<_> = (0..100).map(at).collect();
+    assert!(times.len() > 50, "{} times for 100 jobs", times.len());
+}
+
 #[test]
 fn where_a_wait_is_spent() {
     // Wait and time left in the invocation, in ms.
