@@ -2,6 +2,7 @@
  * What running steps say before they are done, such as an answer that streams in. Pieces may be lost, and a step that is
  * tried again or taken over by another worker begins anew.
  */
+import { isEnd } from "./order.js";
 
 /**
  * A piece of what a running step says.
@@ -61,14 +62,15 @@ export class Drafts {
    * @param {import("./order.js").JobEvent} event
    * @returns {boolean} whether anything has changed
    */
-  settle({ type, subject, data }) {
+  settle(event) {
+    const { type, subject, data } = event;
     if (type === "longhaul.AgentJobClaimed" && typeof data.epoch === "number") {
       this.#epoch = Math.max(this.#epoch, data.epoch);
       const old = [...this.#drafts.values()].filter((draft) => draft.epoch < this.#epoch);
       for (const draft of old) this.#drafts.delete(draft.step);
       return old.length > 0;
     }
-    if (/^longhaul\.AgentJob(Completed|Failed|Cancelled)$/.test(type)) {
+    if (isEnd(event)) {
       const any = this.#drafts.size > 0;
       this.#drafts.clear();
       return any;

@@ -2,9 +2,9 @@
 import { render, type ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import "./style.css";
+import { Fault } from "./parts/fault.tsx";
 import { reread, route } from "./route.ts";
 import { caller, connect, expired, settings, signOut, takeTokenFromAddress, token } from "./session.ts";
-import { Fault } from "./parts/common.tsx";
 import { ThemeChoice } from "./parts/theme.tsx";
 import { Agents } from "./views/agents.tsx";
 import { Dashboard } from "./views/dashboard.tsx";

@@ -2,7 +2,7 @@
 import { now } from "../clock.ts";
 import { ahead, moment } from "../format.ts";
 import type { Firing, Schedule } from "../wire.ts";
-import { Age, JobLink } from "./common.tsx";
+import { Age, JobLink } from "./job_marks.tsx";
 
 export function Next({ of: { next_at, schedule } }: { of: Schedule }) {
   if (schedule.paused) return <span class="status waiting"><span class="sign" aria-hidden="true">◷</span>PAUSED</span>;

@@ -8,8 +8,9 @@ import { LonghaulProblem } from "longhaul-client";
 import { json } from "../format.ts";
 import { faultsByField, fieldsOf, isCovered, labelsOf, labelsText, read, shown, type Field, type Schema } from "../story/form.ts";
 import type { Agent, Budget } from "../wire.ts";
-import { Act, Fault } from "./common.tsx";
+import { Act } from "./buttons.tsx";
 import { JsonEditor } from "./editor.tsx";
+import { Fault } from "./fault.tsx";
 import { budgetOf, BudgetFields, budgetText, FieldInput } from "./fields.tsx";
 import { Markdown } from "./value.tsx";
 

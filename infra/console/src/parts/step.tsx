@@ -7,9 +7,11 @@ import { costOf } from "../story/cost.ts";
 import { answerOf, type Call } from "../story/exchange.ts";
 import type { Step, Wait } from "../story/fold.ts";
 import type { Job, Journal } from "../wire.ts";
-import { Act, Fault, JobLink } from "./common.tsx";
+import { Act } from "./buttons.tsx";
 import { AnswerShown, SentShown } from "./exchange.tsx";
 import { FailureChain } from "./failure.tsx";
+import { Fault } from "./fault.tsx";
+import { JobLink } from "./job_marks.tsx";
 import { Tree, Value } from "./value.tsx";
 
 export function StepDetails({ step, job, to, call, forgotten, onReplayFrom, onForkFrom }: {

@@ -4,7 +4,7 @@
  */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { json, plural } from "../format.ts";
-import { Copy } from "./common.tsx";
+import { Copy } from "./buttons.tsx";
 
 /** Members of an object or list that are shown before somebody asks for more. */
 const MEMBERS_SHOWN = 50;

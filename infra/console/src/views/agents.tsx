@@ -1,12 +1,14 @@
 /** The agents: what each does and takes, what it waits for, its versions, and how it is defined. */
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
+import { useFetched } from "../fetched.ts";
 import { json, moment, plural } from "../format.ts";
+import { Copy } from "../parts/buttons.tsx";
+import { Empty, Fault } from "../parts/fault.tsx";
 import { go, route } from "../route.ts";
 import { api } from "../session.ts";
 import { fieldsOf, type Schema } from "../story/form.ts";
 import type { Agent, AgentView } from "../wire.ts";
-import { Copy, Empty, Fault, useFetched } from "../parts/common.tsx";
 import { Diff } from "../parts/editor.tsx";
 import { Tree } from "../parts/value.tsx";
 

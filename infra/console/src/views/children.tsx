@@ -2,11 +2,12 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { now } from "../clock.ts";
 import { compact, duration, plural } from "../format.ts";
+import { Fault } from "../parts/fault.tsx";
+import { JobLink, StatusBadge } from "../parts/job_marks.tsx";
 import { api } from "../session.ts";
 import { costOf, tokensOf } from "../story/cost.ts";
 import { childrenOf, emptyStory, fold, type Story } from "../story/fold.ts";
 import { isOver, type Job } from "../wire.ts";
-import { Fault, JobLink, StatusBadge } from "../parts/common.tsx";
 
 /** How often a child that has not ended is asked for. */
 const EVERY_MS = 2_000;

@@ -1,12 +1,14 @@
 /** How the newest jobs do together. */
 import { now } from "../clock.ts";
+import { useFetched } from "../fetched.ts";
 import { compact, dollars, duration, exact } from "../format.ts";
+import { Empty, Fault } from "../parts/fault.tsx";
+import { StatusBadge } from "../parts/job_marks.tsx";
 import { api } from "../session.ts";
 import { costOf, tokensOf } from "../story/cost.ts";
 import { quantile, statistics, type Bucket, type Statistics } from "../story/statistics.ts";
 import { STATUSES, type JobList, type JobSummary } from "../wire.ts";
 import { Chart, type Line } from "../parts/chart.tsx";
-import { Empty, Fault, StatusBadge, useFetched } from "../parts/common.tsx";
 
 /** Jobs that are looked at: so many pages of so many. */
 const PAGES = 3;

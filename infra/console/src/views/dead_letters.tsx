@@ -1,11 +1,14 @@
 /** Jobs that failed for good and wait for a person. */
 import { useState } from "preact/hooks";
+import { useFetched } from "../fetched.ts";
 import { exact, plural } from "../format.ts";
+import { Act } from "../parts/buttons.tsx";
+import { Empty, Fault } from "../parts/fault.tsx";
+import { Age, JobLink, Labels } from "../parts/job_marks.tsx";
 import { filter, route } from "../route.ts";
 import { api } from "../session.ts";
 import { canOpen, classesOf, matches, type DeadFilter } from "../story/letters.ts";
 import type { DeadLetterList, Job } from "../wire.ts";
-import { Act, Age, Empty, Fault, JobLink, Labels, useFetched } from "../parts/common.tsx";
 import { FailureChain } from "../parts/failure.tsx";
 
 /** How often the list is asked for. */

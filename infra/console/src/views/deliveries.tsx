@@ -1,9 +1,11 @@
 /** What became of the events that the job's caller wants to hear of: each with its tries, to be sent again. */
 import { useState } from "preact/hooks";
+import { useFetched } from "../fetched.ts";
 import { exact, moment } from "../format.ts";
+import { Act } from "../parts/buttons.tsx";
+import { Fault } from "../parts/fault.tsx";
 import { api } from "../session.ts";
 import type { Delivery, DeliveryList } from "../wire.ts";
-import { Act, Fault, useFetched } from "../parts/common.tsx";
 
 /** Deliveries that one look brings: a job has few, but one that reports every step has many. */
 const PAGE = 50;

@@ -1,12 +1,14 @@
 /** The list of jobs, live. */
 import { useEffect, useState } from "preact/hooks";
 import { now } from "../clock.ts";
+import { useFetched } from "../fetched.ts";
 import { compact, duration, exact } from "../format.ts";
+import { Empty, Fault } from "../parts/fault.tsx";
+import { Age, JobLink, Labels, StatusBadge } from "../parts/job_marks.tsx";
 import { filter, go, route } from "../route.ts";
 import { api } from "../session.ts";
 import { costOf, tokensOf } from "../story/cost.ts";
 import { isOver, STATUSES, type JobList, type JobSummary } from "../wire.ts";
-import { Age, Empty, Fault, JobLink, Labels, StatusBadge, useFetched } from "../parts/common.tsx";
 import { useAgents } from "./agents.tsx";
 
 /** How often the newest jobs are asked for. */

@@ -1,9 +1,10 @@
 /** A job's journal: its events in a line each, and every entry whole. */
 import { useState } from "preact/hooks";
 import { exact, json, moment } from "../format.ts";
+import { Act, Copy } from "../parts/buttons.tsx";
+import { Fault } from "../parts/fault.tsx";
 import { api } from "../session.ts";
 import type { Entry, JobEvent, Journal } from "../wire.ts";
-import { Act, Copy, Fault } from "../parts/common.tsx";
 
 /** Lines that are shown at first, and entries that are fetched at a time. */
 const LINES_SHOWN = 100;

@@ -3,11 +3,13 @@
  * or from one that is named.
  */
 import { useEffect, useRef, useState } from "preact/hooks";
+import { useFetched } from "../fetched.ts";
 import { json } from "../format.ts";
+import { Act } from "../parts/buttons.tsx";
+import { Fault } from "../parts/fault.tsx";
 import { go } from "../route.ts";
 import { api } from "../session.ts";
 import type { Agent, Job, Taken } from "../wire.ts";
-import { Act, Fault, useFetched } from "../parts/common.tsx";
 import { Diff, jsonFault, JsonEditor } from "../parts/editor.tsx";
 import { budgetOf, BudgetFields, budgetText } from "../parts/fields.tsx";
 

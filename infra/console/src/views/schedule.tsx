@@ -1,12 +1,13 @@
 /** One schedule: a form for its times and its job, new or as it stands. */
 import { useState } from "preact/hooks";
 import { LonghaulProblem } from "longhaul-client";
+import { useFetched } from "../fetched.ts";
 import { moment } from "../format.ts";
+import { Fault } from "../parts/fault.tsx";
 import { go } from "../route.ts";
 import { api } from "../session.ts";
 import { nameFault, ON_BUSY, scheduleOf, scheduleText, USUAL, type ScheduleText } from "../story/schedule.ts";
 import type { Agent, Schedule } from "../wire.ts";
-import { Fault, useFetched } from "../parts/common.tsx";
 import { Last, Next } from "../parts/firings.tsx";
 import { AgentChoice, JobForm, nameOf, type FaultAt, type JobAsked } from "../parts/job_form.tsx";
 import { useAgents } from "./agents.tsx";

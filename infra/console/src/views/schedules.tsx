@@ -1,10 +1,12 @@
 /** The schedules: when each submits a job, what its last firing came to, and the way to change or remove one. */
 import { useEffect, useRef, useState } from "preact/hooks";
 import { LonghaulProblem } from "longhaul-client";
+import { useFetched } from "../fetched.ts";
+import { Act } from "../parts/buttons.tsx";
+import { Empty, Fault } from "../parts/fault.tsx";
 import { route } from "../route.ts";
 import { api } from "../session.ts";
 import type { Schedule, ScheduleList } from "../wire.ts";
-import { Act, Empty, Fault, useFetched } from "../parts/common.tsx";
 import { Last, Next } from "../parts/firings.tsx";
 import { addressOf, ScheduleForm } from "./schedule.tsx";
 

@@ -2,10 +2,11 @@
 import { useEffect, useState } from "preact/hooks";
 import { now } from "../clock.ts";
 import { duration, json } from "../format.ts";
+import { Act } from "../parts/buttons.tsx";
+import { Fault } from "../parts/fault.tsx";
 import { api } from "../session.ts";
 import type { Story } from "../story/fold.ts";
 import type { Job } from "../wire.ts";
-import { Act, Fault } from "../parts/common.tsx";
 import { Diff, jsonFault, JsonEditor } from "../parts/editor.tsx";
 import { Tree } from "../parts/value.tsx";
 import { useAgents } from "./agents.tsx";

@@ -1,10 +1,10 @@
 /** A job's submission: a form made from the agent's schema, or JSON. */
 import { useState } from "preact/hooks";
 import { json } from "../format.ts";
+import { Fault } from "../parts/fault.tsx";
 import { go, route } from "../route.ts";
 import { api } from "../session.ts";
 import type { Agent } from "../wire.ts";
-import { Fault } from "../parts/common.tsx";
 import { AgentChoice, JobForm, nameOf, type JobAsked } from "../parts/job_form.tsx";
 import { useAgents } from "./agents.tsx";
 
