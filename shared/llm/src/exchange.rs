@@ -19,10 +19,6 @@ use crate::model::{Delta, ModelRequest};
 use crate::reply::{ModelReply, Usage};
 use crate::sse::Events;
 
-/// Wait for the end of the body after the last event. Reading it lets the connection be used again; a server that leaves
-/// it open is not waited for.
-const DRAIN_MS: u64 = 50;
-
 /// The end mark of Chat Completions, which compatible servers send in other formats too.
 const DONE: &str = "[DONE]";
 
@@ -116,7 +112,7 @@ async fn follow<A: Answer, F: FnMut(Delta) + ?Sized>(
             lenient_json(&event).map_err(|error| events.garbled("an event of the stream is not JSON", error))?;
         answer.feed(value, on_delta)?;
         if answer.is_over() {
-            let _ = timeout(Duration::from_millis(DRAIN_MS), async { while events.next().await.is_some() {} }).await;
+            events.drain().await;
             return Ok(());
         }
     }

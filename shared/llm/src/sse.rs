@@ -6,16 +6,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use sse_stream::SseByteStream;
+use tokio::time::timeout;
 
 use crate::error::{ModelError, ModelErrorKind};
 use crate::error_class::cut_off;
 
 /// The chunks of a body.
 pub(crate) type Chunks = BoxStream<'static, Result<Bytes, ModelError>>;
+
+/// How long the rest of a body is read when its answer is whole.
+const DRAIN_MS: u64 = 50;
 
 /// What ends an event.
 const BLANK_LINE: &[u8] = b"\n\n";
@@ -37,6 +42,13 @@ impl Events {
             Ok(Bytes::from_static(BLANK_LINE))
         });
         Self { decoder: SseByteStream::new(chunks.chain(last).boxed()), body_ended }
+    }
+
+    /// Reads what is left behind the answer's end, so that the connection can be used again. A server that leaves the body
+    /// open is not waited for.
+    pub(crate) async fn drain(mut self) {
+        let rest = async { while self.next().await.is_some() {} };
+        let _ended_or_left = timeout(Duration::from_millis(DRAIN_MS), rest).await;
     }
 
     /// The data of the next event that has any; `None` when the body has ended.

@@ -29,10 +29,6 @@ use assembly::Assembly;
 /// forgets to close costs this and no more.
 const FINISH_GRACE_SECONDS: u64 = 5;
 
-/// Wait for the end of the body after the end mark. Reading it lets the connection be used again; a server that leaves
-/// it open is not waited for.
-const DRAIN_MS: u64 = 50;
-
 /// The end mark of a stream.
 const DONE: &str = "[DONE]";
 
@@ -154,7 +150,7 @@ async fn follow<F: FnMut(Delta) + ?Sized>(
         };
         if event.trim() == DONE {
             assembly.end_mark();
-            let _ = timeout(Duration::from_millis(DRAIN_MS), async { while events.next().await.is_some() {} }).await;
+            events.drain().await;
             return Ok(());
         }
         let value =

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 
 use crate::arguments::{arguments, arguments_of};
 use crate::blocks::{Block, into_message};
-use crate::error::{Cut, ModelError, ModelErrorKind, Partial};
-use crate::error_class::{ErrorReport, cut_off};
+use crate::error::{ModelError, ModelErrorKind, Partial};
+use crate::error_class::ErrorReport;
 use crate::exchange::Answer;
 use crate::http::Secret;
 use crate::lenient_json::lenient_json;
@@ -15,7 +15,7 @@ use crate::message::ToolCall;
 use crate::model::{Delta, ModelRequest};
 use crate::reply::{Finish, ModelReply, Usage};
 
-use crate::stop::{Meaning, meaning};
+use crate::stop::{Meaning, Stopped, flaw, meaning};
 
 /// A block as it began, and the JSON that is being written into it.
 #[derive(Debug, Default)]
@@ -138,40 +138,17 @@ impl<'a> Assembly<'a> {
     }
 
     fn flaw(&self) -> Option<ModelError> {
-        let Some(raw) = &self.stop_reason else {
-            return Some(cut_off("the answer ended without a stop reason"));
+        let stopped = Stopped {
+            reason: self.stop_reason.as_deref(),
+            origin: self.origin,
+            is_empty: self.blocks.is_empty(),
+            has_nameless_call: self.has_nameless_call(),
         };
-        let error = |kind, message: String| Some(ModelError::new(kind, message));
-        match meaning(raw) {
-            Meaning::Whole | Meaning::Paused if self.has_nameless_call() => {
-                error(ModelErrorKind::Transient, "the answer holds a tool call without a name".to_owned())
-            }
-            Meaning::Whole if raw == "tool_use" && self.blocks.is_empty() => {
-                error(ModelErrorKind::Transient, "the answer ends with \"tool_use\" and holds nothing".to_owned())
-            }
-            Meaning::Whole | Meaning::Paused => None,
-            Meaning::OutputLimit => {
-                let cut = Cut::OutputLimit;
-                error(ModelErrorKind::Truncated { cut }, "the output limit was reached".to_owned())
-            }
-            Meaning::ContextFull => {
-                error(ModelErrorKind::ContextOverflow, "the model's context was full before its answer was".to_owned())
-            }
-            Meaning::Declined => {
-                let why = self.extras.get("stop_details").and_then(|details| details.get("explanation"));
-                let why = why.and_then(Value::as_str).map(|why| format!(": {why}")).unwrap_or_default();
-                error(ModelErrorKind::Refused, format!("the model declined ({raw}){why}"))
-            }
-            Meaning::Failed => error(ModelErrorKind::Transient, format!("the model's answer was broken ({raw})")),
-            Meaning::Unknown => {
-                tracing::warn!(stop_reason = %raw, origin = %self.origin, "unknown stop reason");
-                let cut = Cut::UnknownFinish { raw: raw.clone() };
-                error(
-                    ModelErrorKind::Truncated { cut },
-                    format!("the model stopped for a reason unknown here ({raw:?})"),
-                )
-            }
-        }
+        flaw(&stopped, |raw| {
+            let why = self.extras.get("stop_details").and_then(|details| details.get("explanation"));
+            let why = why.and_then(Value::as_str).map(|why| format!(": {why}")).unwrap_or_default();
+            format!("the model declined ({raw}){why}")
+        })
     }
 
     fn has_nameless_call(&self) -> bool {
