@@ -12,8 +12,7 @@ use longhaul_aws::AwsStore;
 use longhaul_aws::telemetry::chain;
 use longhaul_wire::Problem;
 
-/// Tenants whose use is remembered: those that one process meets in a while.
-const TENANTS_KEPT: usize = 4_096;
+use crate::service::TENANTS_KEPT;
 
 /// What this process knows of tenants' use.
 #[derive(Debug, Default)]

@@ -12,9 +12,7 @@ use longhaul_aws::AwsStore;
 use longhaul_wire::Problem;
 
 use crate::answer::Refused;
-
-/// Tenants that are remembered: those that one process meets in a while.
-const TENANTS_KEPT: usize = 4_096;
+use crate::service::TENANTS_KEPT;
 
 /// When a tenant was last seen without an erasure.
 #[derive(Debug, Default)]

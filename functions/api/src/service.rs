@@ -12,6 +12,9 @@ use crate::agents::Agents;
 use crate::answer::Refused;
 use crate::fence::Fence;
 
+/// Tenants of which a process remembers anything: those that it meets in a while.
+pub(crate) const TENANTS_KEPT: usize = 4_096;
+
 /// The store, the check of tokens and the agents. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Service {

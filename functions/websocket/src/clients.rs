@@ -19,7 +19,7 @@ const CONNECTIONS_RETRY: std::time::Duration = std::time::Duration::from_secs(30
 /// The answer to the gateway. Only that to `$connect` reaches the client, as the answer to its handshake.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct GatewayAnswer {
+pub(crate) struct GatewayAnswer {
     status_code: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     headers: Option<Headers>,

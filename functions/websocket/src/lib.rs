@@ -6,18 +6,18 @@
 //! says when one of those is due ([`deliveries`]). No side can delay a job: all only read what the worker has written.
 
 mod authorizer;
-pub mod clients;
+mod clients;
 mod deliveries;
 mod delivery;
 mod fence;
-pub mod secrets;
-pub mod stream;
+mod secrets;
+mod stream;
 mod subscribing;
 mod webhook;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use aws_lambda_events::apigw::ApiGatewayWebsocketProxyRequest;
 use aws_lambda_events::sqs::SqsEvent;
@@ -36,7 +36,7 @@ use serde_json::value::RawValue;
 
 pub use crate::authorizer::AuthorizerError;
 use crate::deliveries::Wishes;
-use crate::secrets::{SecretsOfPlace, SecretsOfSettings, SigningSecrets};
+use crate::secrets::SigningSecrets;
 use crate::webhook::Webhooks;
 
 /// Why the function could not begin, or ended.
@@ -53,7 +53,7 @@ pub enum RunError {
 /// Why an invocation did nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
-    /// The event comes from neither side.
+    /// The event comes from no side that is known.
     #[error("the event has neither a requestContext nor Records")]
     UnknownShape,
     /// The event looks like one of a side but is not.
@@ -145,27 +145,20 @@ impl WebSocket {
         let push = Push::new(store.clients(), config.push_endpoint()?);
         let tokens = TokenCheck::new(config.tokens()?.clone());
         config.webhook_queue_url()?;
-        let secrets: Arc<dyn SigningSecrets> = match &config.webhook_secrets_place {
-            Some(place) => Arc::new(SecretsOfPlace::new(AwsSecrets::new(store.clients(), None), place.clone())),
-            None => Arc::new(SecretsOfSettings::new(config.webhook_secrets.clone())),
+        let secrets = match &config.webhook_secrets_place {
+            Some(place) => SigningSecrets::OfPlace(AwsSecrets::new(store.clients(), None), place.clone()),
+            None => SigningSecrets::OfSettings(config.webhook_secrets.clone()),
         };
         let webhooks = Webhooks::new(config.webhook_loopback, secrets);
         let wishes = deliveries::wishes(config.tenant_data_kept());
         Ok(Self { store, push, tokens, webhooks, wishes, slow: Mutex::default() })
     }
 
-    /// The same with secrets from elsewhere.
-    #[must_use]
-    pub fn signing_with(mut self, secrets: Arc<dyn SigningSecrets>) -> Self {
-        self.webhooks = Webhooks::new(self.store.config().webhook_loopback, secrets);
-        self
-    }
-
-    /// Handles an event of either side, in an invocation that must have answered by `deadline_ms` (milliseconds since
+    /// Handles an event of any side, in an invocation that must have answered by `deadline_ms` (milliseconds since
     /// the Unix epoch). The sides are told apart by the form of their events, which is all that Lambda tells.
     ///
     /// # Errors
-    /// [`EventError`] when it is no event of either.
+    /// [`EventError`] when it is no event of any.
     pub async fn handle(&self, event: Box<RawValue>, deadline_ms: u64) -> Result<Value, EventError> {
         self.handle_by(Clock::of_machine(), event, deadline_ms).await
     }

@@ -50,7 +50,7 @@ impl Tried {
 #[derive(Debug)]
 pub(crate) struct Webhooks {
     policy: Arc<Policy>,
-    secrets: Arc<dyn SigningSecrets>,
+    secrets: SigningSecrets,
     /// Made at the first try: it costs some milliseconds that a cold start should not pay.
     client: OnceLock<Client>,
 }
@@ -59,7 +59,7 @@ impl Webhooks {
     /// Webhooks that sign with these secrets. They reach this very machine only where that is allowed: on AWS the Lambda
     /// runtime itself listens there.
     #[must_use]
-    pub(crate) fn new(loopback_allowed: bool, secrets: Arc<dyn SigningSecrets>) -> Self {
+    pub(crate) fn new(loopback_allowed: bool, secrets: SigningSecrets) -> Self {
         let loopback = ["127.0.0.1", "::1", "localhost"].map(str::to_owned).to_vec();
         let allowed_hosts = if loopback_allowed { loopback } else { Vec::new() };
         let policy = Arc::new(Policy { allowed_hosts, refused_hosts: Vec::new() });
@@ -211,8 +211,6 @@ fn no_answer(error: reqwest::Error) -> Tried {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use crate::secrets::SecretsOfSettings;
-
     use super::*;
 
     #[test]
@@ -242,7 +240,8 @@ mod tests {
             ("hooks.example", false, false),
             ("", false, false),
         ] {
-            let judged = |loopback| Webhooks::new(loopback, Arc::new(SecretsOfSettings::default())).judged(address);
+            let none = || SigningSecrets::OfSettings(Default::default());
+            let judged = |loopback| Webhooks::new(loopback, none()).judged(address);
             assert_eq!(judged(false).is_ok(), on_aws, "{address} on AWS");
             assert_eq!(judged(true).is_ok(), in_development, "{address} in development");
         }
