@@ -93,8 +93,7 @@ const MALFORMED_HOSTS: SettingsError = SettingsError::Malformed {
 
 /// Where tools may go besides the public internet.
 fn policy(hosts: Option<&str>) -> Result<Policy, SettingsError> {
-    let hosts = hosts.unwrap_or_default().split(',').map(str::trim).filter(|host| !host.is_empty());
-    let policy = Policy { allowed_hosts: hosts.map(str::to_owned).collect(), ..Policy::default() };
+    let policy = Policy::allowing(hosts.unwrap_or_default());
     if policy.fault().is_some() { Err(MALFORMED_HOSTS) } else { Ok(policy) }
 }
 

@@ -50,6 +50,13 @@ pub enum AddressError {
 }
 
 impl Policy {
+    /// The policy that allows these hosts, written with commas between, as `LONGHAUL_TOOL_HOSTS` has them.
+    #[must_use]
+    pub fn allowing(hosts: &str) -> Self {
+        let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
+        Self { allowed_hosts: hosts.map(str::to_owned).collect(), ..Self::default() }
+    }
+
     /// Whether the deployment allows this host whatever its address.
     #[must_use]
     pub fn allows(&self, host: &str) -> bool {

@@ -99,9 +99,7 @@ async fn bring_in(
 
 /// What definitions may reach here: as for `agents check`, and for the stack that this command may have started itself.
 fn policy() -> Policy {
-    let hosts = std::env::var("LONGHAUL_TOOL_HOSTS").unwrap_or_default();
-    let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).map(str::to_owned);
-    Policy { allowed_hosts: hosts.collect(), ..Policy::default() }
+    Policy::allowing(&std::env::var("LONGHAUL_TOOL_HOSTS").unwrap_or_default())
 }
 
 /// Brings the agent's definition along, under the very version that the job names.

@@ -10,7 +10,7 @@ use super::rules::Rule;
 use super::{Finding, Quote, SYSTEM, Verdict};
 use crate::Tools;
 use crate::documents::limits::FILE_TIME_MAX_SECONDS;
-use crate::documents::quote::{Wording, locate};
+use crate::documents::quote::{QUOTE_CHARS_MAX, Wording, locate};
 use crate::documents::{Document, Page};
 use crate::excerpt::excerpt;
 use crate::model::{Answer, Asking, Form, Question, Reserved};
@@ -24,9 +24,6 @@ const PAGES_CHARS_MAX: usize = 24_000;
 
 /// The instructions around rule and pages, in characters.
 const PROMPT_CHARS: usize = 1_500;
-
-/// A longer quote is a page rather than a quote.
-const QUOTE_CHARS_MAX: usize = 1_500;
 
 /// Characters of a rule's id in a step's name.
 const STEP_ID_CHARS_MAX: usize = 60;

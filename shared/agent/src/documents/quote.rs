@@ -9,6 +9,9 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::Document;
 
+/// Characters of a quote that an agent keeps: a longer one is a page rather than a quote.
+pub(crate) const QUOTE_CHARS_MAX: usize = 1_500;
+
 /// The page on which the quoted text begins, or `None` if the document does not contain it. For many quotes from one
 /// document use [`Wording`].
 pub fn locate(text: &str, document: &Document) -> Option<u32> {

@@ -11,7 +11,7 @@ use super::{Omitted, Plan, Quote, SYSTEM};
 use crate::Tools;
 use crate::blocking::HeavyWork;
 use crate::documents::limits::FILE_TIME_MAX_SECONDS;
-use crate::documents::quote::Wording;
+use crate::documents::quote::{QUOTE_CHARS_MAX, Wording};
 use crate::documents::{Page, SkipReason, read_file};
 use crate::excerpt::excerpt;
 use crate::model::{Answer, Asking, Form, Question};
@@ -30,9 +30,6 @@ const PROMPT_CHARS: usize = 2_000;
 
 /// What is kept of a summary, in characters. Five sentences have under a thousand.
 const SUMMARY_CHARS_MAX: usize = 2_000;
-
-/// A longer quote is a page rather than a quote.
-const QUOTE_CHARS_MAX: usize = 1_500;
 
 /// Characters of a file's name in a step's name.
 const STEP_FILE_CHARS_MAX: usize = 100;
