@@ -1,11 +1,14 @@
 //! Jobs as callers see them.
 
+mod lists;
+mod parts;
+
 use std::collections::BTreeMap;
 
 use longhaul_engine::entry::WaitFor;
-use longhaul_engine::job::{Mismatch, Origin, Priority, Status, Totals};
+use longhaul_engine::job::{Origin, Priority, Status, Totals};
 use longhaul_engine::journal::{Ending, StepState};
-use longhaul_engine::{Failure, Job, JobId, JobState, Journal, Timestamp};
+use longhaul_engine::{Job, JobId, JobState, Journal, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -15,178 +18,10 @@ use crate::requests::Budget;
 use crate::schemas;
 use crate::text::{json_prefix, rfc3339};
 
-/// Tokens of a job's model calls.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-pub struct Usage {
-    /// Tokens sent to models.
-    #[serde(default)]
-    pub input_tokens: u64,
-    /// Tokens that models wrote.
-    #[serde(default)]
-    pub output_tokens: u64,
-    /// Of the input, tokens that the provider had cached.
-    #[serde(default)]
-    pub cached_tokens: u64,
-    /// Of the output, tokens that were thought and not shown.
-    #[serde(default)]
-    pub reasoning_tokens: u64,
-    /// What they cost, in millionths of the currency of the deployment's price table.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub money_micros: u64,
-    /// Of the tokens, those whose price is not known: they are missing in the money.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub unpriced_tokens: u64,
-}
-
-/// Serde hands over a reference.
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-impl From<longhaul_engine::Usage> for Usage {
-    fn from(usage: longhaul_engine::Usage) -> Self {
-        let longhaul_engine::Usage {
-            input_tokens,
-            output_tokens,
-            cached_tokens,
-            reasoning_tokens,
-            money_micros,
-            unpriced_tokens,
-        } = usage;
-        Self { input_tokens, output_tokens, cached_tokens, reasoning_tokens, money_micros, unpriced_tokens }
-    }
-}
-
-/// Why an attempt, a step or a job failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct FailureView {
-    /// The class that decides between another attempt and the end, such as `timeout` or `refused`.
-    #[schema(example = "timeout")]
-    pub class: String,
-    /// What was attempted, with what, and what came back.
-    pub message: String,
-    /// The errors underneath, outermost first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub causes: Vec<String>,
-    /// The key of the step that failed, where one did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<String>,
-    /// What the job had come to when it ended so, in the agent's own form.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub partial: Option<Value>,
-    /// What the failed step had sent to a model: `model`, `messages` with `role` and `text`, `tools` by name. Long texts
-    /// are cut. Only where a model call failed, and not in lists.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sent: Option<Value>,
-}
-
-impl From<&Failure> for FailureView {
-    fn from(failure: &Failure) -> Self {
-        Self {
-            class: failure.class.as_str().to_owned(),
-            message: failure.message.clone(),
-            causes: failure.causes.clone(),
-            step: failure.step.as_ref().map(ToString::to_string),
-            partial: failure.partial.as_deref().cloned(),
-            sent: failure.sent.as_deref().cloned(),
-        }
-    }
-}
-
-/// What a waiting job waits for.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
-pub struct WaitingView {
-    /// Signals by name; sending one ends its wait.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub signals: Vec<String>,
-    /// Child jobs by id.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub children: Vec<String>,
-    /// The earliest time that ends a wait.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(schema_with = schemas::time)]
-    pub until: Option<String>,
-}
-
-/// How the journal of a blocked job differs from the agent's code. Nothing was executed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct BlockedView {
-    /// The key of the step where they differ; none when the worker does not have the agent's version at all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<String>,
-    /// What the journal holds there.
-    pub recorded: String,
-    /// What the code attempted.
-    pub attempted: String,
-}
-
-impl From<&Mismatch> for BlockedView {
-    fn from(mismatch: &Mismatch) -> Self {
-        Self {
-            step: mismatch.step.as_ref().map(ToString::to_string),
-            recorded: mismatch.recorded.clone(),
-            attempted: mismatch.attempted.clone(),
-        }
-    }
-}
-
-/// Who ended a cancelled job, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CancelledView {
-    /// The subject of the token that asked.
-    pub by: String,
-    /// Why, in their words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-/// Where to go on from here.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Links {
-    /// The job.
-    #[serde(rename = "self")]
-    pub itself: String,
-    /// Its journal.
-    pub journal: String,
-    /// Its events.
-    pub events: String,
-}
-
-/// The path of a job.
-#[must_use]
-pub fn path_of(job: JobId) -> String {
-    format!("/v1/jobs/{job}")
-}
-
-impl Links {
-    /// The links of a job.
-    #[must_use]
-    pub fn of(job: JobId) -> Self {
-        let itself = path_of(job);
-        Self { journal: format!("{itself}/journal"), events: format!("{itself}/events"), itself }
-    }
-}
-
-/// Where a fork left the job that it was made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ForkedFrom {
-    /// The job.
-    #[schema(value_type = uuid::Uuid)]
-    pub job: JobId,
-    /// The first position of its journal of which nothing is kept.
-    pub position: u64,
-}
-
-/// An effect of a job that its fork does again, under a key of its own.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct RepeatedEffect {
-    /// The key of its step.
-    pub step: String,
-    /// Its name.
-    pub name: String,
-    /// Whether it was declared to happen once at most.
-    pub at_most_once: bool,
-}
+pub use lists::{DeadLetterList, JobList, JobSummary};
+pub use parts::{
+    BlockedView, CancelledView, FailureView, ForkedFrom, Links, RepeatedEffect, Usage, WaitingView, path_of,
+};
 
 /// A fork, accepted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -436,61 +271,6 @@ fn fitting(output: Value) -> (Value, bool) {
     }
     let shown = output.as_str().unwrap_or(&whole);
     (Value::String(json_prefix(shown, limits::RESULT_BYTES_MAX).0.to_owned()), true)
-}
-
-/// A job in a list.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct JobSummary {
-    /// Its id.
-    #[schema(value_type = uuid::Uuid)]
-    pub id: JobId,
-    /// The agent and version that drive it, as `name@version`.
-    #[schema(example = "research@1")]
-    pub agent: String,
-    /// Where it stands.
-    #[schema(schema_with = schemas::status)]
-    pub status: Status,
-    /// When it was accepted.
-    #[schema(schema_with = schemas::time)]
-    pub submitted_at: String,
-    /// When its status was last written.
-    #[schema(schema_with = schemas::time)]
-    pub updated_at: String,
-    /// The subject of the token that submitted it.
-    pub submitted_by: String,
-    /// The caller's own marks.
-    #[serde(default)]
-    pub labels: BTreeMap<String, String>,
-    /// The thread in which it has its turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thread: Option<String>,
-    /// Tokens used as of the last change of status.
-    pub usage: Usage,
-    /// Steps that had an outcome at the last change of status.
-    pub steps: u64,
-    /// Where to go on from here.
-    pub links: Links,
-}
-
-/// A page of jobs, newest first.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct JobList {
-    /// The jobs. A list may be a moment behind.
-    pub jobs: Vec<JobSummary>,
-    /// The parameter `cursor` of the next page; none on the last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<String>,
-}
-
-/// A page of failed jobs that wait for a person to edit and replay them, the latest failure first. The whole story of
-/// each (every attempt, and what went in and out) is in its journal.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct DeadLetterList {
-    /// The jobs with their failures.
-    pub dead_letters: Vec<JobView>,
-    /// The parameter `cursor` of the next page; none on the last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next: Option<String>,
 }
 
 /// The answer to a signal, a cancel or a replay.

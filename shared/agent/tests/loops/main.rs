@@ -19,4 +19,5 @@ mod long;
 mod people;
 mod repeats;
 mod room;
+mod waits;
 mod wire_faults;
