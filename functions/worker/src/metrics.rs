@@ -60,7 +60,7 @@ impl Done {
     }
 
     fn pay(&mut self, usage: &Usage) {
-        add(&mut self.tokens, usage.input_tokens.saturating_add(usage.output_tokens));
+        add(&mut self.tokens, usage.tokens());
         add(&mut self.money_micros, usage.money_micros);
     }
 }

@@ -5,6 +5,9 @@
 //! reads a clock or draws a random number; the time is an argument. So the same functions run in the worker, in the
 //! simulator under virtual time and in the model checker.
 
+// A lifecycle that gets a new state must be looked at wherever it is decided about.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 pub mod admission;
 pub mod append;
 pub mod budget;

@@ -55,13 +55,14 @@ impl Walk {
     pub fn pass(&mut self, batch: Batch) {
         self.at = batch.next();
         for entry in batch.entries {
-            match entry {
-                Entry::Claimed { epoch, .. } => {
-                    self.claims_written = self.claims_written.saturating_add(1);
-                    self.last_claim = self.last_claim.max(epoch);
-                }
-                Entry::Replayed { .. } => (self.ended, self.opened_again) = (None, true),
-                other => self.ended = Ending::of_entry(other).or(self.ended.take()),
+            if let Entry::Claimed { epoch, .. } = entry {
+                self.claims_written = self.claims_written.saturating_add(1);
+                self.last_claim = self.last_claim.max(epoch);
+            } else if matches!(entry, Entry::Replayed { .. }) {
+                (self.ended, self.opened_again) = (None, true);
+            } else if let Some(ending) = Ending::of_entry(entry) {
+                self.ended = Some(ending);
+            }
             }
         }
     }

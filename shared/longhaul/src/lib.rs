@@ -4,6 +4,9 @@
 //! written to the job's journal; when the job goes on in another invocation the function runs again from its start and
 //! every recorded step gives back its recorded outcome. See `ARCHITECTURE.md` for the protocol underneath.
 
+// A lifecycle that gets a new state must be looked at wherever it is acted on.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 mod child;
 pub mod clock;
 mod ctx;

@@ -243,8 +243,7 @@ fn micros(text: &str) -> Result<u64, String> {
     if !(1.0..=1e15).contains(&micros) {
         return Err("must be from 0.000001 to 1000000000".to_owned());
     }
-    // The bounds above make the conversion exact enough: whole, positive, far below the largest.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the bounds just checked")]
+    // The bounds above make the conversion exact: whole, positive, far below the largest.
     Ok(micros as u64)
 }
 

@@ -62,7 +62,7 @@ fn line(part: &'static str, dollars: f64) -> Line {
     Line { part, dollars }
 }
 
-#[allow(clippy::as_conversions, reason = "limits are far below where a float loses whole numbers")]
+/// Limits are far below where a float loses whole numbers.
 fn seconds(milliseconds: u64) -> f64 {
     milliseconds as f64 / 1_000.0
 }
