@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use futures::stream::{self, StreamExt};
 use longhaul::Clock;
 use longhaul::engine::erasure::{Erased, Jobs, Stage};
-use longhaul::engine::{Erasure, JobId, TenantId};
+use longhaul::engine::{Erasure, JobId, SignalKey, TenantId};
 use longhaul::outside::{self, OutsideError};
 use longhaul::store::{JobRef, StoreError};
 use longhaul_aws::AwsStore;
@@ -258,7 +258,7 @@ impl Erasing<'_> {
         let standing = self.of.store.standing(&reference).await?;
         let Standing::Open { seen } = standing else { return Ok(standing) };
         let erasure = &self.stored.erasure;
-        let Some(key) = erasure.cancel_key() else { return Ok(standing) };
+        let key = SignalKey::of_erasure(erasure.id);
         let reason = Some("the tenant's data is erased".to_owned());
         let now = self.of.clock.now();
         match outside::cancel(self.of.store, &reference, key, erasure.requested_by.clone(), reason, now).await {

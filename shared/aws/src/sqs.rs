@@ -156,12 +156,8 @@ impl AwsStore {
     }
 
     pub(crate) async fn send_dead_letter(&self, job: &Job, failure: &Failure) -> Result<(), StoreError> {
-        // One for each end: a letter that was sent twice, or is redriven twice, is one replay; a later failure's letter is
-        // another.
-        let replay_key = SignalKey::try_from(format!("redrive-{}", job.progress.tail))
-            .map_err(|error| unavailable("naming a dead letter", error))?;
         let dead_letter = DeadLetter {
-            replay_key,
+            replay_key: SignalKey::of_redrive(job.progress.tail),
             agent: job.order.agent.clone(),
             failure: failure.clone(),
             failed_at: job.progress.updated_at,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::ids::{SignalKey, TenantId};
+use crate::ids::TenantId;
 use crate::time::Timestamp;
 
 /// An erasure's id.
@@ -125,12 +125,6 @@ impl Erasure {
     #[must_use]
     pub fn asked(id: ErasureId, tenant: TenantId, by: String, now: Timestamp) -> Self {
         Self { id, tenant, requested_by: by, requested_at: now, stage: Stage::Jobs, open: 0, erased: Erased::default() }
-    }
-
-    /// The key under which the tenant's jobs are asked to end, so that each is asked once.
-    #[must_use]
-    pub fn cancel_key(&self) -> Option<SignalKey> {
-        format!("erase-{}", self.id).parse().ok()
     }
 
     /// When it has to be looked after; none when it is done.

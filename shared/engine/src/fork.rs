@@ -26,11 +26,6 @@ pub struct Fork {
     pub without_failures: bool,
 }
 
-/// What the keys of signals begin with that a fork has taken over. No request from outside may have such a key.
-pub const KEY_PREFIX: &str = "fork:";
-/// What the names of the signals begin with by which children report their ends.
-const CHILD_PREFIX: &str = "child:";
-
 /// One thing that a fork keeps; its entries go into the journal together.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Kept {
@@ -57,15 +52,16 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// None for one whose key would be too long, which no position comes to.
-    fn of(record: &SignalRecord, child: bool) -> Option<Self> {
+    fn of(record: &SignalRecord) -> Self {
         let mut payload = record.payload.clone();
-        if child && let Some(fields) = payload.as_object_mut() {
+        if record.name.reserved().is_some()
+            && let Some(fields) = payload.as_object_mut()
+        {
             // What the child has used was paid for by the job that it was a child of.
             fields.remove("totals");
         }
-        let key = format!("{KEY_PREFIX}{}", record.seq).parse().ok()?;
-        Some(Self { name: record.name.clone(), key, payload, by: record.by.clone() })
+        let key = SignalKey::of_kept_signal(record.seq);
+        Self { name: record.name.clone(), key, payload, by: record.by.clone() }
     }
 
     fn entry(&self) -> Entry {
@@ -96,19 +92,18 @@ pub fn kept(batches: &[Batch], fork: &Fork) -> Result<Vec<Kept>, FoldError> {
             StepState::WaitEnded { end: WaitEnd::Time } => {
                 Some(Kept::Step(Entry::WaitEnded { id, end: WaitEnd::Time }))
             }
-            StepState::WaitEnded { end: WaitEnd::Signal { signal_seq } } => journal
-                .signal_at(*signal_seq)
-                .and_then(|signal| Signal::of(signal, id.kind == StepKind::Child))
-                .map(|signal| Kept::Waited { id, signal }),
+            StepState::WaitEnded { end: WaitEnd::Signal { signal_seq } } => {
+                journal.signal_at(*signal_seq).map(|signal| Kept::Waited { id, signal: Signal::of(signal) })
+            }
             // It is tried, or waited for, anew.
             StepState::Retrying { .. } | StepState::Waiting { .. } => None,
         };
         found.extend(kept.map(|kept| (record.seq, kept)));
     }
     for signal in journal.untaken_signals() {
-        // The fork has children of its own.
-        if !signal.name.as_str().starts_with(CHILD_PREFIX) {
-            found.extend(Signal::of(signal, false).map(|early| (signal.seq, Kept::Early(early))));
+        // A child's end: the fork has children of its own.
+        if signal.name.reserved().is_none() {
+            found.push((signal.seq, Kept::Early(Signal::of(signal))));
         }
     }
     found.sort_by_key(|(seq, _)| *seq);
@@ -126,6 +121,7 @@ fn entry_at(batches: &[Batch], seq: Seq) -> Option<Entry> {
     batch.entries.get(usize::try_from(seq.0.saturating_sub(batch.at.0)).ok()?).cloned()
 }
 
+/// The entry without what it used.
 fn unpaid(entry: Entry) -> Entry {
     let none = Usage::default();
     match entry {
@@ -135,7 +131,20 @@ fn unpaid(entry: Entry) -> Entry {
         Entry::StepFailed { id, attempt, started_at, failure, usage: _ } => {
             Entry::StepFailed { id, attempt, started_at, failure, usage: none }
         }
-        other => other,
+        uses_nothing @ (Entry::StepStarted { .. }
+        | Entry::Waiting { .. }
+        | Entry::WaitEnded { .. }
+        | Entry::Emitted { .. }
+        | Entry::Claimed { .. }
+        | Entry::Signalled { .. }
+        | Entry::CancelRequested { .. }
+        | Entry::Completed { .. }
+        | Entry::Failed { .. }
+        | Entry::Cancelled { .. }
+        | Entry::Replayed { .. }
+        | Entry::Forked { .. }) => uses_nothing,
+        // Nothing is kept of an attempt that was not the last.
+        attempt @ Entry::AttemptFailed { .. } => attempt,
     }
 }
 
@@ -188,24 +197,22 @@ fn stands(kept: &Kept, journal: &Journal) -> bool {
     }
 }
 
-/// Effects of a journal that a fork at this position will do again, by their names, and whether one of them was declared
-/// to happen once at most.
+/// Effects of a journal that a fork which keeps this will do again.
 #[must_use]
-pub fn repeats(batches: &[Batch], kept: &[Kept]) -> Vec<(StepId, bool)> {
-    let mut found: Vec<(StepId, bool)> = Vec::new();
+pub fn repeats(batches: &[Batch], kept: &[Kept]) -> Vec<StepId> {
+    let mut found: Vec<StepId> = Vec::new();
     for entry in batches.iter().flat_map(|batch| &batch.entries) {
         let Some(id) = entry.step() else { continue };
-        let once = match id.kind {
-            StepKind::Effect => false,
-            StepKind::EffectOnce => true,
+        match id.kind {
+            StepKind::Effect | StepKind::EffectOnce => {}
             StepKind::Step | StepKind::Sleep | StepKind::Signal | StepKind::Child | StepKind::Emit => continue,
-        };
+        }
         let is_kept = kept.iter().any(|kept| match kept {
             Kept::Step(entry) => entry.step().is_some_and(|kept| kept.key == id.key),
             Kept::Waited { .. } | Kept::Early(_) => false,
         });
-        if !is_kept && !found.iter().any(|(known, _)| known.key == id.key) {
-            found.push((id.clone(), once));
+        if !is_kept && !found.iter().any(|known| known.key == id.key) {
+            found.push(id.clone());
         }
     }
     found

@@ -1,5 +1,7 @@
 //! Names of things, each a type of its own so that one cannot stand where another is meant.
 
+mod reserved;
+
 use std::fmt;
 use std::str::FromStr;
 

@@ -63,7 +63,6 @@ impl Walk {
             } else if let Some(ending) = Ending::of_entry(entry) {
                 self.ended = Some(ending);
             }
-            }
         }
     }
 

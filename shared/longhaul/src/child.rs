@@ -11,7 +11,7 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use longhaul_engine::budget::Budget;
 use longhaul_engine::entry::{StepId, WaitFor};
-use longhaul_engine::ids::{AgentRef, IdError, SignalName};
+use longhaul_engine::ids::{AgentRef, SignalName};
 use longhaul_engine::job::{Order, Parent, Totals};
 use longhaul_engine::journal::{Ending, StepState};
 use longhaul_engine::{ErrorClass, Failure, JobId, limits};
@@ -54,11 +54,6 @@ pub(crate) fn told(ending: &Ending, totals: &Totals) -> Value {
         fields.insert("totals".to_owned(), totals);
     }
     told
-}
-
-/// The signal by which a parent learns of a child's end.
-pub(crate) fn end_signal(child: JobId) -> Result<SignalName, IdError> {
-    format!("child:{child}").parse()
 }
 
 /// What a child may use: its share of what its parent has left, and no more than `limit`. Once its wait stands in the
@@ -112,8 +107,8 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for ChildJob<'a, T> {
             let Self { ctx, id, agent, input, budget: limit, output: _ } = self;
             let shares = ctx.shares();
             let shared = &ctx.shared;
-            let unfit = |what: String| Error::terminal(format!("the child job \"{}\" {what}", id.name));
-            let input = input.map_err(|error| unfit(format!("was given an input that is no JSON: {error}")))?;
+            let unfit = |error| format!("the child job \"{}\" was given an input that is no JSON: {error}", id.name);
+            let input = input.map_err(|error: serde_json::Error| Error::terminal(unfit(error)))?;
             let depth = shared.order.parent.as_ref().map_or(0, |parent| parent.depth).saturating_add(1);
             if depth > limits::CHILD_DEPTH_MAX {
                 let most = limits::CHILD_DEPTH_MAX;
@@ -124,7 +119,7 @@ impl<'a, T: DeserializeOwned + 'a> IntoFuture for ChildJob<'a, T> {
                 return Err(Error::Terminal(Failure::new(ErrorClass::Budget, message)));
             }
             let child = JobId::of_child(shared.order.id, &id.key);
-            let signal = end_signal(child).map_err(|error| unfit(error.to_string()))?;
+            let signal = SignalName::of_child_end(child);
             let on = WaitFor::Child { child, budget: allowance(shared, &id, shares, limit).await };
             // The wait goes first, so that a cancel between the two knows the child; the submission is repeated until
             // the wait has ended, since its id makes it one.

@@ -4,14 +4,14 @@ use longhaul_engine::entry::{Edit, StepId};
 use longhaul_engine::fork::{self, Fork, Kept};
 use longhaul_engine::ids::{Seq, StepKey};
 use longhaul_engine::job::{Imported, Order, Origin};
-use longhaul_engine::{Batch, Entry, Job, JobId, Journal, Timestamp};
+use longhaul_engine::{Batch, Entry, Job, JobId, Journal, StepKind, Timestamp};
 
 use crate::outside::{Accepted, OutsideError, submit};
 use crate::store::{JobRef, Store};
 
 /// Where a fork leaves the job that it is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ForkPoint {
     /// Behind its last good step: only failed outcomes are left out, as a replay does.
     LastGood,
     /// Before the entry at this position.
@@ -20,13 +20,13 @@ pub enum Place {
     Step(StepKey),
 }
 
-/// What is asked for beside the place.
+/// A fork that is asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForkOrder {
     /// The fork's id.
     pub id: JobId,
     /// Where it leaves the other job.
-    pub from: Place,
+    pub from: ForkPoint,
     /// What is changed.
     pub edit: Edit,
     /// Whether effects that were declared to happen once at most may be done again.
@@ -46,8 +46,8 @@ pub struct Forked {
     pub accepted: Accepted,
     /// Outcomes and signals that it keeps.
     pub kept: u64,
-    /// Effects of the other job that it will do again, and whether each was declared to happen once at most.
-    pub repeats: Vec<(StepId, bool)>,
+    /// Effects of the other job that it will do again.
+    pub repeats: Vec<StepId>,
 }
 
 /// Makes a new job out of another: one write, as any submission. What it keeps is brought over by its first worker.
@@ -75,7 +75,8 @@ async fn fork_once<S: Store>(store: &S, source: &JobRef, asked: &ForkOrder) -> R
     let repeats = fork::repeats(&batches, &kept);
     // A fork that is there has been allowed, whatever the other job has done since: a repeated request is answered with it.
     if !asked.repeat_effects && known != Some(&fork) {
-        let once: Vec<String> = repeats.iter().filter(|(_, once)| *once).map(|(id, _)| id.name.clone()).collect();
+        let once = repeats.iter().filter(|id| id.kind == StepKind::EffectOnce);
+        let once: Vec<String> = once.map(|id| id.name.clone()).collect();
         if !once.is_empty() {
             return Err(OutsideError::Repeats { effects: once });
         }
@@ -107,19 +108,19 @@ fn place(
 ) -> Result<Fork, OutsideError> {
     let at = |at: Seq| Fork { job: source.job, at, without_failures: false };
     match &asked.from {
-        Place::LastGood => match known.filter(|known| known.without_failures) {
+        ForkPoint::LastGood => match known.filter(|known| known.without_failures) {
             Some(known) => Ok(known.clone()),
             None => Ok(Fork { without_failures: true, ..at(journal.next()) }),
         },
-        Place::Position(seq) if *seq >= Seq::FIRST && *seq <= journal.next() => Ok(at(*seq)),
-        Place::Position(_) => Err(OutsideError::NoPosition),
+        ForkPoint::Position(seq) if *seq >= Seq::FIRST && *seq <= journal.next() => Ok(at(*seq)),
+        ForkPoint::Position(_) => Err(OutsideError::NoPosition),
         // The step may have been done anew since.
-        Place::Step(step)
+        ForkPoint::Step(step)
             if known.is_some_and(|known| !known.without_failures && stands_at(step, known.at, batches)) =>
         {
             known.cloned().ok_or(OutsideError::NoPosition)
         }
-        Place::Step(step) => first_of(step, batches).map(at).ok_or(OutsideError::NoPosition),
+        ForkPoint::Step(step) => first_of(step, batches).map(at).ok_or(OutsideError::NoPosition),
     }
 }
 

@@ -10,6 +10,7 @@ use longhaul_engine::journal::FoldError;
 use longhaul_engine::thread::{Joining, Line, LineWrite, OnBusy, Place, Thread, join};
 use longhaul_engine::{Job, JobId, Journal, Timestamp, limits};
 
+use crate::drive::DriveError;
 use crate::outside::{OutsideError, call_up, fresh_nonce};
 use crate::store::{Continuation, InLine, JobRef, LineWritten, Store, StoreError, Submit, ThreadRef};
 
@@ -71,7 +72,7 @@ async fn seen<S: Store>(store: &S, job: &JobRef) -> Result<Option<Job>, StoreErr
 ///
 /// # Errors
 /// Store errors, and a journal of a newer version.
-pub(crate) async fn is_over<S: Store>(store: &S, at: &ThreadRef, place: Place) -> Result<bool, OutsideError> {
+pub(crate) async fn is_over<S: Store>(store: &S, at: &ThreadRef, place: Place) -> Result<bool, DriveError> {
     let reference = JobRef { tenant: at.tenant.clone(), job: place.job };
     match seen(store, &reference).await? {
         None => return Ok(true),
@@ -80,7 +81,7 @@ pub(crate) async fn is_over<S: Store>(store: &S, at: &ThreadRef, place: Place) -
     }
     match Journal::read(store.journal(place.job, Seq::FIRST).await?) {
         Ok(journal) => Ok(place.is_over(journal.replays(), journal.ending().is_some())),
-        Err(error @ FoldError::Newer { .. }) => Err(error.into()),
+        Err(source @ FoldError::Newer { .. }) => Err(DriveError::Journal { job: place.job, source }),
         Err(error) => {
             // Nobody can drive it any more, and a thread must not stand still for that.
             tracing::error!(job = %place.job, %error, "a job's journal cannot be read; its thread goes on without it");

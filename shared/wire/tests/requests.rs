@@ -1,6 +1,8 @@
 //! What is taken and what is refused of requests, and which field a refusal names. E08 of the fault log is among them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
+use longhaul_engine::ids::{SignalKey, SignalName};
+use longhaul_engine::{JobId, Seq};
 use longhaul_wire::Problem;
 use longhaul_wire::requests::{
     CancelRequest, ReplayRequest, SignalRequest, SubmitRequest, idempotency_key, parse, parse_or_default, signal_key,
@@ -230,15 +232,16 @@ fn traces() {
     }
 }
 
-/// Nobody outside can write what only a child's end writes.
+/// Nobody outside can write what only jobs write to each other.
 #[test]
 fn reserved_names() {
-    let child = "0190b6a2-7d3c-7c4e-9b1f-0a2b3c4d5e6f";
+    let job: JobId = "0190b6a2-7d3c-7c4e-9b1f-0a2b3c4d5e6f".parse().unwrap();
+    let child = SignalName::of_child_end(job);
     for (text, taken) in [
         ("approval", true),
         ("approval:legal", true),
         ("children", true),
-        (&format!("child:{child}"), false),
+        (child.as_str(), false),
         ("child:", false),
         ("a b", false),
         ("", false),
@@ -247,9 +250,13 @@ fn reserved_names() {
     }
     for (text, taken) in [
         ("key", true),
-        (&format!("child:{child}:0"), false),
-        (&format!("parent-ended:{child}"), false),
-        (&format!("\"child:{child}:0\""), false),
+        ("interrupted", true),
+        (SignalKey::of_child_end(job, 0).as_str(), false),
+        (SignalKey::of_parent_end(job, 0).as_str(), false),
+        (SignalKey::of_parent_replay(job, 0).as_str(), false),
+        (SignalKey::of_interruption(job).as_str(), false),
+        (SignalKey::of_kept_signal(Seq(1)).as_str(), false),
+        (&format!("\"{}\"", SignalKey::of_child_end(job, 0)), false),
     ] {
         assert_eq!(signal_key(text).is_ok(), taken, "{text}");
     }

@@ -10,6 +10,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{PoisonError, RwLock};
 
 use longhaul_engine::entry::Batch;
+use longhaul_engine::ids::{SignalKey, SignalName};
 use longhaul_engine::journal::{Ending, FoldError};
 use longhaul_engine::retry::{AfterFailure, RetryPolicy, after_failure};
 use longhaul_engine::{
@@ -465,9 +466,9 @@ fn entry(job: u8, mark: Mark, script: Script) -> Entry {
                 End::Failed(_) => json!({"status": "FAILED", "failure": failure("terminal")}),
                 End::Cancelled => json!({"status": "CANCELLED"}),
             };
-            let key = format!("child:{child}:{replays}");
+            let (signal, key) = (SignalName::of_child_end(child), SignalKey::of_child_end(child, replays.into()));
             json!({
-                "type": "signalled", "signal": format!("child:{child}"), "key": key, "payload": payload,
+                "type": "signalled", "signal": signal, "key": key, "payload": payload,
                 "by": format!("job:{child}"),
             })
         }

@@ -234,7 +234,7 @@ fn kind(mark: Mark) -> KeyKind {
 fn key(mark: Mark) -> SignalKey {
     let text = match mark {
         Mark::Signalled { key } | Mark::CancelRequested { key } | Mark::Replayed { key, .. } => format!("k{key}"),
-        Mark::ChildEnded { replays, .. } => format!("child:{}:{replays}", job_id(1)),
+        Mark::ChildEnded { replays, .. } => return SignalKey::of_child_end(job_id(1), replays.into()),
         _ => "none".to_owned(),
     };
     text.parse().expect("a short key")

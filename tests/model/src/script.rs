@@ -103,7 +103,7 @@ impl Script {
     pub fn signal(self, op: u8) -> Option<SignalName> {
         match self.op(op)? {
             Op::Wait { .. } => "approval".parse().ok(),
-            Op::Child => format!("child:{}", job_id(1)).parse().ok(),
+            Op::Child => Some(SignalName::of_child_end(job_id(1))),
             Op::Step { .. } | Op::Sleep => None,
         }
     }

@@ -4,8 +4,8 @@ use axum::extract::State;
 use axum::response::Response;
 use http::header::LOCATION;
 use http::{HeaderMap, StatusCode};
-use longhaul::engine::{JobId, Seq, StepKey};
-use longhaul::forking::{self, ForkOrder, Forked, Place};
+use longhaul::engine::{JobId, Seq, StepKey, StepKind};
+use longhaul::forking::{self, ForkOrder, ForkPoint, Forked};
 use longhaul::outside::OutsideError;
 use longhaul::store::{JobRef, Store};
 use longhaul_wire::jobs::{ForkView, RepeatedEffect, path_of};
@@ -75,10 +75,10 @@ pub(super) async fn fork(
         by: called.0.subject.clone(),
     };
     let forked = admit(&service, &source, asked).await?;
-    let repeats = forked.repeats.into_iter().map(|(step, at_most_once)| RepeatedEffect {
+    let repeats = forked.repeats.into_iter().map(|step| RepeatedEffect {
         step: step.key.to_string(),
         name: step.name,
-        at_most_once,
+        at_most_once: step.kind == StepKind::EffectOnce,
     });
     let view = JobView::of_item(&forked.accepted.job);
     let body = ForkView { job: view, kept: forked.kept, repeats: repeats.collect() };
@@ -106,21 +106,21 @@ async fn admit(service: &Service, source: &JobRef, asked: ForkOrder) -> Result<F
 }
 
 /// The field that names the place; the body as a whole where none does.
-const fn place_field(place: &Place) -> &'static str {
+const fn place_field(place: &ForkPoint) -> &'static str {
     match place {
-        Place::Position(_) => "/from",
-        Place::Step(_) => "/step",
-        Place::LastGood => "",
+        ForkPoint::Position(_) => "/from",
+        ForkPoint::Step(_) => "/step",
+        ForkPoint::LastGood => "",
     }
 }
 
-fn place(request: &ForkRequest) -> Result<Place, Problem> {
+fn place(request: &ForkRequest) -> Result<ForkPoint, Problem> {
     match (request.from, &request.step) {
-        (Some(from), _) => Ok(Place::Position(Seq(from))),
+        (Some(from), _) => Ok(ForkPoint::Position(Seq(from))),
         (None, Some(step)) => {
             let key: Result<StepKey, _> = serde_json::from_value(Value::String(step.clone()));
-            key.map(Place::Step).map_err(|error| Problem::field("/step", error.to_string()))
+            key.map(ForkPoint::Step).map_err(|error| Problem::field("/step", error.to_string()))
         }
-        (None, None) => Ok(Place::LastGood),
+        (None, None) => Ok(ForkPoint::LastGood),
     }
 }

@@ -12,7 +12,7 @@ use longhaul::engine::Entry;
 use longhaul::engine::entry::Edit;
 use longhaul::engine::job::Status;
 use longhaul::engine::journal::{Ending, StepState};
-use longhaul::forking::{self, ForkOrder, Place};
+use longhaul::forking::{self, ForkOrder, ForkPoint};
 use longhaul::outside;
 use longhaul_agent::defined::background::InBackground;
 use longhaul_agent::defined::equipment::{Equipment, Models, Opened};
@@ -363,7 +363,7 @@ async fn a_fork_leaves_the_response_of_its_source_alone() {
             let id = longhaul::engine::JobId::of_key(&job.tenant, "fork");
             let order = ForkOrder {
                 id,
-                from: Place::LastGood,
+                from: ForkPoint::LastGood,
                 edit: Edit::default(),
                 repeat_effects: false,
                 traceparent: None,

@@ -5,13 +5,12 @@
 
 use longhaul_engine::append::{Rejoin, rejoin};
 use longhaul_engine::entry::Edit;
-use longhaul_engine::ids::{Seq, SignalKey};
+use longhaul_engine::ids::{Seq, SignalKey, SignalName};
 use longhaul_engine::journal::{FoldError, KeyKind};
 use longhaul_engine::{JobId, Journal};
 
-use super::ending::{end_key, known};
+use super::ending::known;
 use super::{DriveError, Holding, Invocation};
-use crate::child::end_signal;
 use crate::outside;
 use crate::store::{JobRef, Store};
 
@@ -19,7 +18,6 @@ impl<S: Store> Invocation<'_, S> {
     /// Looks how a child stands that a replayed job waits for again. A result that could not be told is told now. A child
     /// that ended without one goes on from its last good step, as its parent does.
     pub(super) async fn rejoin(&self, holding: &Holding, mut parent: Journal, child: JobId) -> Result<(), DriveError> {
-        let Ok(signal) = end_signal(child) else { return Ok(()) };
         let reference = JobRef { tenant: holding.reference.tenant.clone(), job: child };
         let Some(job) = self.store.job(&reference).await? else { return Ok(()) };
         let settled = job.progress.state.is_terminal();
@@ -37,10 +35,10 @@ impl<S: Store> Invocation<'_, S> {
         for batch in self.store.journal(holding.reference.job, parent.next()).await? {
             parent.take_in(batch).map_err(|source| DriveError::Journal { job: holding.reference.job, source })?;
         }
-        if parent.untaken_signal(&signal).is_some() {
+        if parent.untaken_signal(&SignalName::of_child_end(child)).is_some() {
             return Ok(());
         }
-        let heard = end_key(child, journal.replays()).is_ok_and(|key| parent.has_key(KeyKind::Signal, &key));
+        let heard = parent.has_key(KeyKind::Signal, &SignalKey::of_child_end(child, journal.replays()));
         match (rejoin(journal.ending(), heard, settled), journal.ending()) {
             (Rejoin::Wait, _) | (Rejoin::Tell, None) => Ok(()),
             (Rejoin::Tell, Some(ending)) => {
@@ -48,8 +46,7 @@ impl<S: Store> Invocation<'_, S> {
             }
             (Rejoin::Replay, _) => {
                 let by = format!("job:{}", holding.reference.job);
-                let key = format!("parent-replayed:{}:{}", holding.reference.job, parent.replays());
-                let Ok(key) = key.parse::<SignalKey>() else { return Ok(()) };
+                let key = SignalKey::of_parent_replay(holding.reference.job, parent.replays());
                 let now = self.clock.now();
                 let replayed = outside::replay(self.store, &reference, key, by, None, Edit::default(), now).await;
                 known(replayed.map(|_| ()))

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longhaul_engine::append::{AfterLook, after_look, ending as decide_ending};
 use longhaul_engine::claim::{At, Held};
-use longhaul_engine::ids::{IdError, Seq, SignalKey};
+use longhaul_engine::ids::{Seq, SignalKey, SignalName};
 use longhaul_engine::job::{Job, JobWrite, Progress, Totals};
 use longhaul_engine::journal::{Ending, StepState};
 use longhaul_engine::{Entry, JobId, Journal, Timestamp, limits, wait};
@@ -15,7 +15,7 @@ use longhaul_engine::{Entry, JobId, Journal, Timestamp, limits, wait};
 use super::journaling::Appended;
 use super::running::Found;
 use super::{DriveError, Handled, Holding, Invocation};
-use crate::child::{end_signal, told};
+use crate::child::told;
 use crate::outside::{self, OutsideError, fresh_nonce};
 use crate::registry::Recorded;
 use crate::store::{Continuation, JobRef, Store, StoreError, Write};
@@ -151,9 +151,7 @@ impl<S: Store> Invocation<'_, S> {
         for child in journal.open_children() {
             let reference = JobRef { tenant: holding.reference.tenant.clone(), job: child };
             let by = format!("job:{}", holding.reference.job);
-            // With the replays: a child that was cancelled once and goes on since is cancelled again.
-            let key = format!("parent-ended:{}:{}", holding.reference.job, journal.replays());
-            let Ok(key) = key.parse::<SignalKey>() else { continue };
+            let key = SignalKey::of_parent_end(holding.reference.job, journal.replays());
             let reason = Some("the job that waited for it has ended".to_owned());
             known(outside::cancel(self.store, &reference, key, by, reason, self.clock.now()).await.map(|_| ()))?;
         }
@@ -181,7 +179,7 @@ impl<S: Store> Invocation<'_, S> {
         ending: &Ending,
         totals: &Totals,
     ) -> Result<(), DriveError> {
-        let (Ok(signal), Ok(key)) = (end_signal(child), end_key(child, replays)) else { return Ok(()) };
+        let (signal, key) = (SignalName::of_child_end(child), SignalKey::of_child_end(child, replays));
         let payload = told(ending, totals);
         let by = format!("job:{child}");
         let sent = outside::signal(self.store, parent, signal, key, payload, by, self.clock.now()).await;
@@ -282,11 +280,6 @@ fn recorded(journal: &Journal) -> Vec<Recorded<'_>> {
         .collect();
     steps.sort_by_key(|(seq, _)| *seq);
     steps.into_iter().map(|(_, step)| step).collect()
-}
-
-/// The key under which a parent hears of the end of a child that was replayed so often.
-pub(super) fn end_key(child: JobId, replays: u32) -> Result<SignalKey, IdError> {
-    format!("child:{child}:{replays}").parse()
 }
 
 /// A relative that is gone or has ended needs no telling.

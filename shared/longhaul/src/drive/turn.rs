@@ -12,7 +12,7 @@ use longhaul_engine::{Epoch, Job, Journal, SignalKey};
 
 use super::ending::known;
 use super::{DriveError, Handled, Holding, Invocation};
-use crate::outside::{self, OutsideError, fresh_nonce};
+use crate::outside::{self, fresh_nonce};
 use crate::store::{Continuation, JobRef, Store, ThreadRef};
 use crate::thread;
 
@@ -20,18 +20,6 @@ use crate::thread;
 fn thread_of(order: &Order) -> Option<ThreadRef> {
     let thread = order.thread.as_ref()?;
     Some(ThreadRef { tenant: order.tenant.clone(), thread: thread.id.clone() })
-}
-
-fn failed(job: &Order, error: OutsideError) -> DriveError {
-    match error {
-        OutsideError::Store(error) => DriveError::Store(error),
-        OutsideError::Journal(source) => DriveError::Journal { job: job.id, source },
-        // Nothing else is said by what is called here.
-        other => DriveError::Store(crate::store::StoreError::Unavailable {
-            action: "looking at a thread",
-            source: Box::new(other),
-        }),
-    }
 }
 
 impl<S: Store> Invocation<'_, S> {
@@ -62,7 +50,7 @@ impl<S: Store> Invocation<'_, S> {
                 Turn::LookAt(seen) => {
                     let over = match seen == place {
                         true => self.own_turn_is_over(place).await?,
-                        false => thread::is_over(self.store, &at, seen).await.map_err(|error| failed(order, error))?,
+                        false => thread::is_over(self.store, &at, seen).await?,
                     };
                     front = if over { Front::Over } else { Front::Going };
                 }
@@ -98,7 +86,7 @@ impl<S: Store> Invocation<'_, S> {
             Some(OnBusy::Enqueue | OnBusy::Reject) | None => return Ok(()),
         }
         for ahead in line.ahead_of(order.id) {
-            let Ok(key) = format!("interrupted-by:{}", order.id).parse::<SignalKey>() else { continue };
+            let key = SignalKey::of_interruption(order.id);
             let reference = JobRef { tenant: order.tenant.clone(), job: ahead };
             let by = format!("job:{}", order.id);
             let reason = Some("a later job of its thread was submitted to interrupt it".to_owned());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul::engine::entry::Edit;
 use longhaul::engine::{Entry, Seq, StepKey};
-use longhaul::forking::{self, ForkOrder, Place};
+use longhaul::forking::{self, ForkOrder, ForkPoint};
 use longhaul::outside::{self, OutsideError};
 use longhaul_sim::Sim;
 use longhaul_sim::workshop::Workshop;
@@ -18,14 +18,16 @@ use crate::ground::Done;
 /// a new fork may not repeat; and another request under its key is another one.
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_is_answered_with_its_fork() {
-    for (number, from) in [(1, Place::Step(StepKey::at("", 4))), (2, Place::LastGood), (3, Place::Position(Seq(4)))] {
+    for (number, from) in
+        [(1, ForkPoint::Step(StepKey::at("", 4))), (2, ForkPoint::LastGood), (3, ForkPoint::Position(Seq(4)))]
+    {
         let done = Done::default();
         let workshop = Workshop::new(Sim::faultless(), journey(&done));
         workshop
             .run(1, async {
                 let source = workshop.submit(workshop.order("agent", json!({}))).await;
                 let careful =
-                    |from: &Place| ForkOrder { repeat_effects: false, ..asked(&workshop, number, from.clone()) };
+                    |from: &ForkPoint| ForkOrder { repeat_effects: false, ..asked(&workshop, number, from.clone()) };
                 let until = |status| workshop.until(&source, move |job| job.progress.state.status() == status);
                 until(longhaul::engine::job::Status::Waiting).await;
                 let (store, now) = (workshop.sim.handle(), workshop.clock.now());
@@ -44,7 +46,7 @@ async fn a_repeated_request_is_answered_with_its_fork() {
                 let (_, again) = forked(&workshop, &source, careful(&from)).await.unwrap();
                 assert!(again.accepted.existed, "{from:?}");
                 assert_eq!(again.accepted.job.order, first.accepted.job.order, "{from:?}");
-                let other = careful(&Place::Position(Seq(2)));
+                let other = careful(&ForkPoint::Position(Seq(2)));
                 let refused = forked(&workshop, &source, other).await;
                 assert!(
                     matches!(refused, Err(OutsideError::Repeats { .. } | OutsideError::OtherRequest)),
@@ -69,13 +71,13 @@ async fn requests_at_once_are_answered_with_one_fork() {
                 workshop.until(&source, move |job| job.progress.state.status() == waiting).await;
                 let slow = workshop.sim.handle();
                 slow.freeze_at(call, Duration::from_secs(600));
-                let late = slow.unless_frozen(forking::fork(&slow, &source, asked(&workshop, 1, Place::LastGood)));
+                let late = slow.unless_frozen(forking::fork(&slow, &source, asked(&workshop, 1, ForkPoint::LastGood)));
                 let early = async {
                     let (store, now) = (workshop.sim.handle(), workshop.clock.now());
                     let (name, key) = ("go".parse().unwrap(), "s1".parse().unwrap());
                     outside::signal(&store, &source, name, key, json!("east"), "ada".into(), now).await.unwrap();
                     workshop.ended(&source).await;
-                    forked(&workshop, &source, asked(&workshop, 1, Place::LastGood)).await
+                    forked(&workshop, &source, asked(&workshop, 1, ForkPoint::LastGood)).await
                 };
                 let (late, early) = tokio::join!(late, early);
                 let (late, (_, early)) = (late.unwrap(), early.unwrap());
@@ -94,9 +96,9 @@ async fn a_repeated_request_finds_its_fork_behind_a_replay_with_another_input() 
     workshop
         .run(2, async {
             let source = travelled(&workshop, json!({"broken": true})).await;
-            let plain = asked(&workshop, 1, Place::Position(Seq(3)));
+            let plain = asked(&workshop, 1, ForkPoint::Position(Seq(3)));
             let edit = Edit { model: Some("better".to_owned()), ..Edit::default() };
-            let changed = ForkOrder { edit, ..asked(&workshop, 2, Place::Position(Seq(3))) };
+            let changed = ForkOrder { edit, ..asked(&workshop, 2, ForkPoint::Position(Seq(3))) };
             for order in [&plain, &changed] {
                 assert!(!forked(&workshop, &source, order.clone()).await.unwrap().1.accepted.existed);
             }
@@ -114,7 +116,7 @@ async fn a_repeated_request_finds_its_fork_behind_a_replay_with_another_input() 
                 assert!(matches!(other, Err(OutsideError::OtherRequest)), "{other:?}");
             }
             // A new fork is made of what the job is to do now.
-            let (_, new) = forked(&workshop, &source, asked(&workshop, 3, Place::Position(Seq(3)))).await.unwrap();
+            let (_, new) = forked(&workshop, &source, asked(&workshop, 3, ForkPoint::Position(Seq(3)))).await.unwrap();
             assert_eq!((new.accepted.existed, &new.accepted.job.order.input), (false, &json!({})));
         })
         .await;

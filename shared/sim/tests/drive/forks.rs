@@ -10,8 +10,8 @@ use longhaul::engine::entry::Edit;
 use longhaul::engine::fork::Fork;
 use longhaul::engine::job::{Imported, Order, Origin, Overrides};
 use longhaul::engine::journal::Ending;
-use longhaul::engine::{AgentRef, Entry, JobId, JobState, Seq, StepKey};
-use longhaul::forking::{self, ForkOrder, Forked, Place};
+use longhaul::engine::{AgentRef, Entry, JobId, JobState, Seq, StepKey, StepKind};
+use longhaul::forking::{self, ForkOrder, ForkPoint, Forked};
 use longhaul::outside::{self, OutsideError};
 use longhaul::store::JobRef;
 use longhaul::{Ctx, ErrorClass, Registry, StepError};
@@ -64,7 +64,7 @@ pub(crate) async fn travelled(workshop: &Workshop, input: Value) -> JobRef {
     job
 }
 
-pub(crate) fn asked(workshop: &Workshop, number: u128, from: Place) -> ForkOrder {
+pub(crate) fn asked(workshop: &Workshop, number: u128, from: ForkPoint) -> ForkOrder {
     ForkOrder {
         id: JobId::from_uuid(uuid::Uuid::from_u128(0xf000 + number)),
         from,
@@ -113,7 +113,7 @@ async fn a_fork_from_any_position_keeps_what_stands_before_and_does_the_rest_its
             let (before, entries) = (done.read(), types(&workshop, &source));
             let end = u64::try_from(entries.len()).unwrap() + 1;
             for at in 1..=end {
-                let order = asked(&workshop, u128::from(at), Place::Position(Seq(at)));
+                let order = asked(&workshop, u128::from(at), ForkPoint::Position(Seq(at)));
                 let (fork, accepted) = forked(&workshop, &source, order).await.unwrap();
                 // The signal that the other job had before the position is the fork's as well.
                 if !entries[..at as usize - 1]
@@ -182,7 +182,7 @@ async fn a_forks_worker_killed_at_any_call_doubles_nothing_that_was_kept() {
                         let key: StepKey = serde_json::from_value(json!(place)).unwrap();
                         armed.set(true);
                         let (fork, _) =
-                            forked(&workshop, &source, asked(&workshop, 1, Place::Step(key))).await.unwrap();
+                            forked(&workshop, &source, asked(&workshop, 1, ForkPoint::Step(key))).await.unwrap();
                         let ended = workshop.ended(&fork).await;
                         let story = workshop.story(&fork);
                         let stamped = done_by(&done.read(), &fork).get("6").copied().unwrap_or_default();
@@ -223,7 +223,7 @@ async fn a_failed_jobs_fork_goes_on_from_the_last_good_step() {
             let source = travelled(&workshop, json!({"broken": true})).await;
             assert_eq!(failure(&workshop, &source).await.class, ErrorClass::Invalid);
             let edit = Edit { input: Some(json!({})), model: Some("better".to_owned()), ..Edit::default() };
-            let order = ForkOrder { edit, ..asked(&workshop, 1, Place::LastGood) };
+            let order = ForkOrder { edit, ..asked(&workshop, 1, ForkPoint::LastGood) };
             let (fork, accepted) = forked(&workshop, &source, order.clone()).await.unwrap();
             assert_eq!(result(&workshop, &fork).await, json!(["east", 6, "better"]));
             assert_eq!(accepted.repeats, [], "all effects are kept");
@@ -236,7 +236,7 @@ async fn a_failed_jobs_fork_goes_on_from_the_last_good_step() {
             assert!(matches!(forked(&workshop, &source, other).await, Err(OutsideError::OtherRequest)));
             // A fork of a fork keeps what that one kept.
             let (second, _) =
-                forked(&workshop, &fork, asked(&workshop, 2, Place::Step(StepKey::at("", 7)))).await.unwrap();
+                forked(&workshop, &fork, asked(&workshop, 2, ForkPoint::Step(StepKey::at("", 7)))).await.unwrap();
             assert_eq!(result(&workshop, &second).await, json!(["east", 6, "better"]));
             assert_eq!(done_by(&done.read(), &second), BTreeMap::from([("end".to_owned(), 1)]));
         })
@@ -252,23 +252,25 @@ async fn effects_that_happen_once_are_repeated_only_on_request() {
         .run(2, async {
             let source = travelled(&workshop, json!({})).await;
             let jobs = workshop.sim.snapshot().jobs.len();
-            let order = ForkOrder { repeat_effects: false, ..asked(&workshop, 1, Place::Step(StepKey::at("", 5))) };
+            let order = ForkOrder { repeat_effects: false, ..asked(&workshop, 1, ForkPoint::Step(StepKey::at("", 5))) };
             match forked(&workshop, &source, order).await {
                 Err(OutsideError::Repeats { effects }) => assert_eq!(effects, ["stamp"]),
                 other => panic!("{other:?}"),
             }
-            for place in [Place::Position(Seq(0)), Place::Position(Seq(9_999)), Place::Step(StepKey::at("", 99))] {
+            for place in
+                [ForkPoint::Position(Seq(0)), ForkPoint::Position(Seq(9_999)), ForkPoint::Step(StepKey::at("", 99))]
+            {
                 let refused = forked(&workshop, &source, asked(&workshop, 1, place)).await;
                 assert!(matches!(refused, Err(OutsideError::NoPosition)), "{refused:?}");
             }
             let foreign = JobRef { tenant: "other".parse().unwrap(), ..source.clone() };
-            let refused = forked(&workshop, &foreign, asked(&workshop, 1, Place::LastGood)).await;
+            let refused = forked(&workshop, &foreign, asked(&workshop, 1, ForkPoint::LastGood)).await;
             assert!(matches!(refused, Err(OutsideError::NoJob)));
             assert_eq!(workshop.sim.snapshot().jobs.len(), jobs, "nothing was made");
             let (fork, accepted) =
-                forked(&workshop, &source, asked(&workshop, 2, Place::Step(StepKey::at("", 1)))).await.unwrap();
+                forked(&workshop, &source, asked(&workshop, 2, ForkPoint::Step(StepKey::at("", 1)))).await.unwrap();
             let repeats: Vec<(&str, bool)> =
-                accepted.repeats.iter().map(|(id, once)| (id.name.as_str(), *once)).collect();
+                accepted.repeats.iter().map(|id| (id.name.as_str(), id.kind == StepKind::EffectOnce)).collect();
             assert_eq!(repeats, [("pay", false), ("stamp", true)]);
             result(&workshop, &fork).await;
         })
@@ -301,12 +303,12 @@ async fn a_cancelled_fork_does_nothing() {
             let (store, now) = (workshop.sim.handle(), workshop.clock.now());
             let order = Order { overrides: Overrides::default(), ..workshop.order("agent", json!({})) };
             let source = workshop.submit(order).await;
-            let (fork, _) = forked(&workshop, &source, asked(&workshop, 1, Place::Position(Seq(1)))).await.unwrap();
+            let (fork, _) = forked(&workshop, &source, asked(&workshop, 1, ForkPoint::Position(Seq(1)))).await.unwrap();
             outside::cancel(&store, &fork, "c".parse().unwrap(), "ada".into(), None, now).await.unwrap();
             (source, fork)
         })
         .await;
-    let fork = JobRef { tenant: "acme".parse().unwrap(), job: asked(&workshop, 1, Place::LastGood).id };
+    let fork = JobRef { tenant: "acme".parse().unwrap(), job: asked(&workshop, 1, ForkPoint::LastGood).id };
     workshop
         .run(2, async {
             assert_eq!(workshop.ended(&fork).await.progress.state, JobState::Cancelled);
@@ -354,7 +356,8 @@ async fn the_fork_of_an_imported_job_is_not_called_imported() {
                 let labels = ["imported", "team"].map(|name| (name.to_owned(), "yes".to_owned()));
                 let order = workshop.order("agent", json!({}));
                 let source = workshop.submit(Order { origin, labels: BTreeMap::from(labels), ..order }).await;
-                let (_, made) = forked(&workshop, &source, asked(&workshop, 1, Place::Position(Seq(1)))).await.unwrap();
+                let (_, made) =
+                    forked(&workshop, &source, asked(&workshop, 1, ForkPoint::Position(Seq(1)))).await.unwrap();
                 let labels = &made.accepted.job.order.labels;
                 assert_eq!((labels.contains_key("imported"), labels.contains_key("team")), (kept, true), "{imported}");
             })
@@ -403,7 +406,7 @@ async fn forks_survive_worlds_in_which_everything_goes_wrong() {
                 armed.set(true);
                 // Behind the signal, which nobody sends again.
                 let at = 3 + seed % (entries.len() as u64 - 2);
-                let order = asked(&workshop, 1, Place::Position(Seq(at)));
+                let order = asked(&workshop, 1, ForkPoint::Position(Seq(at)));
                 let fork = loop {
                     match forked(&workshop, &source, order.clone()).await {
                         Ok((fork, _)) => break fork,

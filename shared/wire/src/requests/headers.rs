@@ -21,34 +21,29 @@ pub fn idempotency_key(text: &str) -> Result<SignalKey, Problem> {
     })
 }
 
-/// Keys that the system itself writes under: one of them from outside could pass for a child's end and hide the real
-/// one.
-const KEYS_RESERVED: [&str; 3] = ["child:", "parent-ended:", longhaul_engine::fork::KEY_PREFIX];
-/// Signals that the system itself sends: a child's end.
-const SIGNALS_RESERVED: &str = "child:";
-
-/// Reads the idempotency key of a signal, a cancel or a replay, which stands in the job's own journal.
+/// Reads the idempotency key of a signal, a cancel or a replay, which stands in the job's own journal: none that the
+/// product itself writes under.
 ///
 /// # Errors
 /// [`Problem::InvalidParameter`].
 pub fn signal_key(text: &str) -> Result<SignalKey, Problem> {
     let key = idempotency_key(text)?;
-    match KEYS_RESERVED.iter().find(|prefix| key.as_str().starts_with(**prefix)) {
+    match key.reserved() {
         Some(prefix) => Err(Problem::parameter("Idempotency-Key", format!("must not begin with `{prefix}`"))),
         None => Ok(key),
     }
 }
 
-/// Reads a signal's name out of an address.
+/// Reads a signal's name out of an address: none that the product itself sends.
 ///
 /// # Errors
 /// [`Problem::InvalidParameter`].
 pub fn signal_name(text: &str) -> Result<SignalName, Problem> {
     let name: SignalName = text.parse().map_err(|error: IdError| Problem::parameter("name", error.to_string()))?;
-    if name.as_str().starts_with(SIGNALS_RESERVED) {
-        return Err(Problem::parameter("name", format!("must not begin with `{SIGNALS_RESERVED}`")));
+    match name.reserved() {
+        Some(prefix) => Err(Problem::parameter("name", format!("must not begin with `{prefix}`"))),
+        None => Ok(name),
     }
-    Ok(name)
 }
 
 /// Reads a `traceparent` header (W3C trace context, version 00). One that is malformed counts as none, as the
