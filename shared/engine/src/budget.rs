@@ -1,6 +1,6 @@
 //! What a job may use, and the check before each step.
 //!
-//! A budget holds over branches and children too: what runs is held back before it starts ([`Held`]), and what it came
+//! A budget holds over branches and children too: what runs is held back before it starts ([`HeldBack`]), and what it came
 //! to is counted when it has ended. A child gets a part of what is left and cannot pass it.
 
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl Budget {
     pub fn share(
         &self,
         totals: &Totals,
-        held: Held,
+        held: HeldBack,
         shares: u64,
         submitted_at: Timestamp,
         now: Timestamp,
@@ -122,8 +122,8 @@ impl Budget {
     }
 
     /// All of it, held back for one taker.
-    pub(crate) fn as_held(&self) -> Held {
-        Held {
+    pub(crate) fn as_held(&self) -> HeldBack {
+        HeldBack {
             tokens: self.tokens.unwrap_or_default(),
             money_micros: self.money_micros.unwrap_or_default(),
             steps: self.steps.unwrap_or_default(),
@@ -134,7 +134,7 @@ impl Budget {
 
 /// What is held back of a budget for steps and children that run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Held {
+pub struct HeldBack {
     /// Tokens that they may need.
     pub tokens: u64,
     /// What those may cost.
@@ -145,7 +145,7 @@ pub struct Held {
     pub unpriced: bool,
 }
 
-impl Held {
+impl HeldBack {
     /// What one step holds back that may need so many tokens.
     #[must_use]
     pub const fn for_step(tokens: u64, money_micros: Option<u64>) -> Self {
@@ -233,7 +233,7 @@ pub enum Exhausted {
 pub fn check(
     budget: &Budget,
     totals: &Totals,
-    held: Held,
+    held: HeldBack,
     submitted_at: Timestamp,
     now: Timestamp,
 ) -> Result<(), Exhausted> {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{JobId, Seq};
 use crate::limits;
-use crate::retry::spread;
+use crate::retry::with_jitter;
 use crate::time::Timestamp;
 
 /// One event to one address.
@@ -205,10 +205,8 @@ impl Delivery {
         let distance = *limits::DELIVERY_WAITS_SECONDS.get(made.saturating_sub(1))?;
         let asked = retry_after.map_or(0, |asked| asked.as_secs().min(limits::DELIVERY_RETRY_AFTER_MAX_SECONDS));
         let wait_ms = distance.max(asked).saturating_mul(1_000);
-        // Up to a fifth more, so that what failed together does not come back together.
         let bytes = job.as_uuid().into_bytes().into_iter().chain(self.seq.0.to_le_bytes());
-        let jitter = wait_ms / 5 * spread(bytes.chain(self.tries.to_le_bytes())) / 1_000;
-        Some(Duration::from_millis(wait_ms.saturating_add(jitter)))
+        Some(with_jitter(wait_ms, bytes.chain(self.tries.to_le_bytes())))
     }
 }
 

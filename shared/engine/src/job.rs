@@ -386,7 +386,7 @@ impl Order {
     #[must_use]
     pub fn version(&self) -> u32 {
         if self.thread.is_some() {
-            return limits::PROTOCOL_VERSION;
+            return limits::PROTOCOL_VERSION_THREADS;
         }
         match (&self.origin, self.overrides.is_empty()) {
             (Origin::Submitted, true) => limits::PROTOCOL_VERSION_PLAIN,

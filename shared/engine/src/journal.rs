@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::budget::{Held, STEPS_OF_A_LOOK};
+use crate::budget::{HeldBack, STEPS_OF_A_LOOK};
 use crate::entry::{Batch, Edit, Entry, StepId, StepKind, WaitEnd, WaitFor};
 use crate::failure::ErrorClass;
 use crate::ids::{JobId, Nonce, Seq, SignalKey, SignalName, StepKey};
@@ -393,8 +393,8 @@ impl Journal {
 
     /// What is held back for the children that steps wait for.
     #[must_use]
-    pub fn held_for_children(&self) -> Held {
-        self.steps.values().fold(Held::default(), |held, record| match &record.state {
+    pub fn held_for_children(&self) -> HeldBack {
+        self.steps.values().fold(HeldBack::default(), |held, record| match &record.state {
             StepState::Waiting { on: WaitFor::Child { child: _, budget }, .. } => held.plus(budget.as_held()),
             StepState::Waiting { on: WaitFor::Time | WaitFor::Signal { .. }, .. }
             | StepState::Started

@@ -154,8 +154,8 @@ pub const BRANCHES_MAX: usize = 1_000;
 pub const JOB_KEPT_DAYS_DEFAULT: u32 = 30;
 /// The most days that a tenant may settle: what laws on business records ask for.
 pub const JOB_KEPT_DAYS_MAX: u32 = 3_660;
-/// The usual time in seconds.
-pub const JOB_KEPT_SECONDS: u64 = 30 * 24 * 3_600;
+/// The same in seconds.
+pub const JOB_KEPT_DEFAULT_SECONDS: u64 = JOB_KEPT_DAYS_DEFAULT as u64 * 24 * 3_600;
 
 /// Waits between the tries of a webhook delivery: seconds for a hiccup, a day and a bit for a receiver that is down over
 /// a night and mended in the morning.
@@ -166,8 +166,9 @@ pub const DELIVERY_RETRY_AFTER_MAX_SECONDS: u64 = 24 * 3_600;
 pub const DELIVERY_TRY_LEASE_SECONDS: u64 = 60;
 /// Tries that a delivery's log keeps: all of one round, and a few of an earlier one.
 pub const DELIVERY_TRIES_KEPT: usize = 12;
-/// How long a delivery and its log are kept: as long as a job after its end.
-pub const DELIVERY_KEPT_SECONDS: u64 = JOB_KEPT_SECONDS;
+/// How long a delivery and its log are kept: as long as a job whose tenant has settled nothing. They go with their job where
+/// that goes sooner.
+pub const DELIVERY_KEPT_SECONDS: u64 = JOB_KEPT_DEFAULT_SECONDS;
 /// Types of events that one submission may choose: all that there are, and room for those to come.
 pub const WEBHOOK_EVENTS_MAX: usize = 32;
 
@@ -205,9 +206,10 @@ pub const ERASURE_UNSEEN_MS: u64 = 5_000;
 pub const TENANT_DATA_KEPT_SECONDS: u64 = 60;
 const _: () = assert!(TENANT_DATA_KEPT_SECONDS < ERASURE_REST_SECONDS, "what is kept would outlive an erasure");
 
-/// Version of the protocol that this program knows. What a newer one wrote it leaves alone. Version 3 knows threads, whose
-/// jobs an older worker would drive beside each other.
-pub const PROTOCOL_VERSION: u32 = 3;
+/// Version of the protocol that this program knows. What a newer one wrote it leaves alone.
+pub const PROTOCOL_VERSION: u32 = PROTOCOL_VERSION_THREADS;
+/// Version 3 knows threads, whose jobs an older worker would drive beside each other.
+pub const PROTOCOL_VERSION_THREADS: u32 = 3;
 /// Version 2 knows forks and imported jobs, which an older worker would drive as if they had just been submitted.
 pub const PROTOCOL_VERSION_FORKS: u32 = 2;
 /// The version in whatever means the same to a program of version 1: nearly every job item, batch and message.

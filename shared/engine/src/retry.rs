@@ -71,22 +71,26 @@ pub fn after_failure(
     let exponent = attempt.saturating_sub(1);
     let distance =
         policy.wait_first_ms.saturating_mul(policy.wait_factor.saturating_pow(exponent)).min(policy.wait_max_ms);
-    let wait = match retry_after {
+    let wait_ms = match retry_after {
         Some(asked) => {
             let asked_ms = u64::try_from(asked.as_millis()).unwrap_or(u64::MAX);
             asked_ms.clamp(limits::RETRY_AFTER_MIN_MS, limits::RETRY_AFTER_MAX_MS)
         }
         None => distance,
     };
-    // Up to a fifth more, so that jobs that failed together do not come back together.
     let bytes = job.as_uuid().into_bytes().into_iter().chain(step.as_str().bytes()).chain(attempt.to_le_bytes());
-    let jitter = wait / 5 * spread(bytes) / 1_000;
-    AfterFailure::Retry { at: now.plus(Duration::from_millis(wait.saturating_add(jitter))) }
+    AfterFailure::Retry { at: now.plus(with_jitter(wait_ms, bytes)) }
 }
 
-/// A number from 0 to 999 that differs where the bytes do (job, step and attempt) but is the same at every look.
-/// FNV-1a (Fowler, Noll, Vo), which is enough to spread and needs no state.
-pub(crate) fn spread(bytes: impl IntoIterator<Item = u8>) -> u64 {
+/// A wait made longer by up to a fifth, so that what failed together does not come back together. By how much hangs on
+/// the `bytes` that tell one from another, so that it is the same at every look.
+pub(crate) fn with_jitter(wait_ms: u64, bytes: impl IntoIterator<Item = u8>) -> Duration {
+    Duration::from_millis(wait_ms.saturating_add(wait_ms / 5 * spread(bytes) / 1_000))
+}
+
+/// A number from 0 to 999 that differs where the bytes do. FNV-1a (Fowler, Noll, Vo), which is enough to spread and needs
+/// no state.
+fn spread(bytes: impl IntoIterator<Item = u8>) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
     bytes.into_iter().fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME)) % 1_000

@@ -7,7 +7,7 @@ use crate::time::Timestamp;
 
 /// How a wait is spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Spent {
     /// The worker stays: the wait is shorter than a release and a claim.
     Inside,
     /// The job is released.
@@ -16,11 +16,11 @@ pub enum Place {
 
 /// Decides for a wait until `until` in an invocation that ends at `deadline`.
 #[must_use]
-pub fn place(now: Timestamp, until: Timestamp, deadline: Timestamp) -> Place {
+pub fn spent(now: Timestamp, until: Timestamp, deadline: Timestamp) -> Spent {
     let wait = now.until(until);
     let reserve = Duration::from_millis(limits::DEADLINE_RESERVE_MS);
     let fits = until.plus(reserve) < deadline;
-    if wait <= Duration::from_millis(limits::INLINE_WAIT_MAX_MS) && fits { Place::Inside } else { Place::Released }
+    if wait <= Duration::from_millis(limits::INLINE_WAIT_MAX_MS) && fits { Spent::Inside } else { Spent::Released }
 }
 
 /// Whether something that takes up to `time_limit` may start in an invocation that ends at `deadline`.

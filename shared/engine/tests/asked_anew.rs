@@ -1,7 +1,7 @@
 //! What a journal says of questions to models, and of looks at what is made elsewhere.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-use longhaul_engine::budget::{self, Budget, Held};
+use longhaul_engine::budget::{self, Budget, HeldBack};
 use longhaul_engine::entry::{Batch, Edit, StepId, WaitEnd};
 use longhaul_engine::ids::Nonce;
 use longhaul_engine::job::Usage;
@@ -58,7 +58,7 @@ fn looked(position: u64, look: bool) -> Entry {
 fn a_look_and_the_wait_before_it_use_up_no_budget_of_steps() {
     let looks = journal(vec![looked(0, false), waited(1), looked(2, true), waited(3), looked(4, true)]);
     assert_eq!((looks.totals().steps, looks.steps().count()), (1, 5), "they stand in the journal all the same");
-    let held = Held::for_step(0, None);
+    let held = HeldBack::for_step(0, None);
     for (steps, allowed) in [(1, false), (2, true)] {
         let budget = Budget { steps: Some(steps), ..Budget::default() };
         assert_eq!(budget::check(&budget, looks.totals(), held, NOW, NOW).is_ok(), allowed, "{steps}");

@@ -146,7 +146,7 @@ fn a_thread_shows_in_the_order_and_its_version() {
         (OnBusy::Interrupt, json!({"id": "c:17", "on_busy": "interrupt"})),
     ] {
         let threaded = Order { thread: Some(Thread { id: "c:17".parse().unwrap(), on_busy }), ..order.clone() };
-        assert_eq!(threaded.version(), 3);
+        assert_eq!((threaded.version(), limits::PROTOCOL_VERSION_THREADS), (3, 3));
         assert_eq!(serde_json::to_value(&threaded).unwrap()["thread"], shape);
         assert!(!threaded.asks_the_same(&order), "the thread is part of what was asked");
     }

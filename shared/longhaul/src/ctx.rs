@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::child::ChildJob;
 use crate::error::{Error, Result, StepError};
 use crate::live::Live;
-use crate::shared::{Halt, Shared};
+use crate::shared::{Company, Halt, Shared};
 use crate::signal::SignalWait;
 use crate::step::{Effect, EffectKey, Step, StepOptions};
 
@@ -199,7 +199,7 @@ impl Ctx {
         }
         let data = to_json(&id, &data).map_err(|error| Error::Step(error.failure))?;
         let entry = Entry::Emitted { id, data };
-        self.shared.append(false, Box::new(move |_| Some(entry.clone()))).await;
+        self.shared.append(Company::Others, move |_| Some(entry.clone())).await;
         Ok(())
     }
 }

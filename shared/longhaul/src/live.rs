@@ -79,14 +79,19 @@ impl Stage {
         OnStage(Rc::clone(shared), id.key.clone())
     }
 
-    fn say(&self, key: &StepKey, text: &str, anew: bool) {
+    /// Takes back what a step has said: a piece of nothing at the beginning voids the others.
+    fn begin_anew(&self, key: &StepKey) {
+        if let Some(speaker) = self.speakers.borrow_mut().get_mut(key) {
+            speaker.offset = 0;
+        }
+        self.say(key, "");
+    }
+
+    fn say(&self, key: &StepKey, text: &str) {
         let Some(voice) = &self.voice else { return };
         let mut speakers = self.speakers.borrow_mut();
         // A body that goes on behind its own step's end has nothing to say any more.
         let Some(speaker) = speakers.get_mut(key) else { return };
-        if anew {
-            speaker.offset = 0;
-        }
         let said = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
         let offset = speaker.offset;
         speaker.offset = offset.saturating_add(said);
@@ -133,7 +138,7 @@ impl Live {
     /// Shows more of the running effect's text. Nothing happens when nobody listens.
     pub fn say(&self, effect: &EffectKey, text: &str) {
         if !text.is_empty() {
-            self.0.stage.say(effect.step(), text, false);
+            self.0.stage.say(effect.step(), text);
         }
     }
 
@@ -151,6 +156,6 @@ impl Live {
 
     /// Takes back what the running effect has said so far.
     pub fn begin_anew(&self, effect: &EffectKey) {
-        self.0.stage.say(effect.step(), "", true);
+        self.0.stage.begin_anew(effect.step());
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use longhaul_engine::budget::{Budget, Held};
+use longhaul_engine::budget::{Budget, HeldBack};
 use longhaul_engine::job::{Mismatch, Order};
 use longhaul_engine::{Entry, Failure, Journal, StepKey, Timestamp, limits};
 use serde_json::Value;
@@ -22,14 +22,23 @@ use crate::live::Stage;
 /// each conflict.
 pub(crate) type Decide = Box<dyn Fn(&Journal) -> Option<Entry>>;
 
+/// With what an entry may stand in one batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// With entries of other branches that are asked for at the same time.
+    Others,
+    /// With none: it competes with others for something in the journal, such as a signal.
+    Alone,
+}
+
 /// What a context asks of the drive loop.
 pub(crate) enum Request {
     /// Append an entry.
     Append {
         /// What to append.
         decide: Decide,
-        /// Whether it must have a batch of its own, since it competes with others for something in the journal.
-        alone: bool,
+        /// With what it may stand in one batch.
+        company: Company,
         /// Told when it stands in the journal or is not needed any more.
         done: oneshot::Sender<()>,
     },
@@ -80,7 +89,7 @@ pub(crate) struct Shared {
     /// What the job may use.
     pub(crate) budget: Cell<Budget>,
     /// What is held back of it for steps that are running.
-    pub(crate) held: Cell<Held>,
+    pub(crate) held: Cell<HeldBack>,
     /// What the agent has said that the job has come to.
     pub(crate) partial: RefCell<Option<Value>>,
     /// Told whenever the journal has grown.
@@ -167,18 +176,26 @@ impl Shared {
     }
 
     /// Appends what `decide` makes of the journal; returns when it stands there. Does not return while the job closes.
-    pub(crate) async fn append(self: &Rc<Self>, alone: bool, decide: Decide) {
+    pub(crate) async fn append(
+        self: &Rc<Self>,
+        company: Company,
+        decide: impl Fn(&Journal) -> Option<Entry> + 'static,
+    ) {
         if self.closing.get() {
             std::future::pending::<()>().await;
         }
-        self.append_outcome(alone, decide).await;
+        self.ask_to_append(company, Box::new(decide)).await;
     }
 
-    /// Appends what must be written down even while the job closes.
-    pub(crate) async fn append_outcome(self: &Rc<Self>, alone: bool, decide: Decide) {
+    /// Appends a step's outcome, which must be written down even while the job closes.
+    pub(crate) async fn append_outcome(self: &Rc<Self>, entry: Entry) {
+        self.ask_to_append(Company::Others, Box::new(move |_| Some(entry.clone()))).await;
+    }
+
+    async fn ask_to_append(self: &Rc<Self>, company: Company, decide: Decide) {
         let _busy = self.busy();
         let (done, told) = oneshot::channel();
-        self.requests.borrow_mut().push_back(Request::Append { decide, alone, done });
+        self.requests.borrow_mut().push_back(Request::Append { decide, company, done });
         if told.await.is_err() {
             // The drive loop has stopped; it will drop this future, too.
             std::future::pending::<()>().await;

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::ctx::{Ctx, from_json, recorded};
 use crate::error::{Error, Result};
-use crate::shared::Shared;
+use crate::shared::{Company, Shared};
 
 /// A wait for a signal; await it.
 #[must_use = "a wait begins when it is awaited"]
@@ -115,7 +115,7 @@ pub(crate) async fn wait(
                 let by_time = || up.then(|| Entry::WaitEnded { id: id.clone(), end: WaitEnd::Time });
                 taken(journal, &id, signal.as_ref()).or_else(by_time)
             };
-            shared.append(true, Box::new(end)).await;
+            shared.append(Company::Alone, end).await;
         } else {
             shared.rest(&id.key, until).await;
         }
@@ -140,7 +140,7 @@ pub(crate) async fn begin(
         let waiting = || Some(Entry::Waiting { id: id.clone(), on: on.clone(), until });
         taken(journal, &id, signal.as_ref()).or_else(waiting)
     };
-    shared.append(true, Box::new(entry)).await;
+    shared.append(Company::Alone, entry).await;
 }
 
 /// The entry that ends the wait by a signal that stands in the journal.

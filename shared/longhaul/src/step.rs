@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
-use longhaul_engine::budget::{Exhausted, Held};
+use longhaul_engine::budget::{Exhausted, HeldBack};
 use longhaul_engine::entry::StepId;
 use longhaul_engine::job::Usage;
 use longhaul_engine::journal::StepState;
@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use crate::ctx::{Ctx, from_json, recorded, to_json};
 use crate::error::{Error, Result, StepError};
 use crate::live::Stage;
-use crate::shared::{Halt, Shared};
+use crate::shared::{Company, Halt, Shared};
 
 /// The stable key of a side effect, the same at every attempt and replay: job id and step key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -218,7 +218,7 @@ async fn interrupted(shared: &Rc<Shared>, id: &StepId) {
     let started_at = shared.clock.now();
     let usage = Usage::default();
     let entry = Entry::StepFailed { id: id.clone(), attempt: 1, started_at, failure, usage };
-    shared.append(false, Box::new(move |_| Some(entry.clone()))).await;
+    shared.append(Company::Others, move |_| Some(entry.clone())).await;
 }
 
 /// Makes one attempt and records what came of it.
@@ -235,7 +235,7 @@ where
         Some(limit) if wait::fits(started_at, limit, shared.deadline) => limit,
         Some(_) | None => shared.rest_without_time(&id.key).await,
     };
-    let needs = Held::for_step(options.reserve_tokens, options.reserve_micros);
+    let needs = HeldBack::for_step(options.reserve_tokens, options.reserve_micros);
     let _reserved = reserve(shared, needs, options.look, started_at).await;
     let busy = shared.busy();
     let mut settling = None;
@@ -243,7 +243,7 @@ where
         let entry = Entry::StepStarted { id: id.clone() };
         // A cancel that was read meanwhile comes first: behind it nothing irreversible begins.
         let open = Rc::clone(shared);
-        shared.append(false, Box::new(move |_| (!open.is_closing()).then(|| entry.clone()))).await;
+        shared.append(Company::Others, move |_| (!open.is_closing()).then(|| entry.clone())).await;
         if shared.is_closing() {
             std::future::pending::<()>().await;
         }
@@ -284,7 +284,7 @@ where
         }
         Err(error) => failed(shared, id, &options.retry, attempt, started_at, error),
     };
-    shared.append_outcome(false, Box::new(move |_| Some(entry.clone()))).await;
+    shared.append_outcome(entry).await;
 }
 
 fn failed(
@@ -315,7 +315,7 @@ fn failed(
 }
 
 /// Holds a part of the job's budget back until dropped.
-struct Reserved(Rc<Shared>, Held);
+struct Reserved(Rc<Shared>, HeldBack);
 
 impl Drop for Reserved {
     fn drop(&mut self) {
@@ -324,7 +324,7 @@ impl Drop for Reserved {
 }
 
 /// Reserves what a step may need. Does not return when the budget has no room: the job ends with what it has.
-async fn reserve(shared: &Rc<Shared>, needs: Held, look: bool, now: Timestamp) -> Reserved {
+async fn reserve(shared: &Rc<Shared>, needs: HeldBack, look: bool, now: Timestamp) -> Reserved {
     let wanted = shared.held.get().plus(needs);
     let checked = {
         let journal = shared.journal.borrow();

@@ -2,7 +2,7 @@
 
 use longhaul_engine::append::NextMove;
 use longhaul_engine::limits;
-use longhaul_engine::wait::{Place, come_back, place};
+use longhaul_engine::wait::{Spent, come_back, spent};
 use std::time::Duration;
 
 use crate::broken::Broken;
@@ -47,7 +47,7 @@ impl System {
             Want::Submit => l.pc = Pc::SubmitChild,
             Want::Rest { until } => {
                 let deadline = time(s).plus(Duration::from_secs(900));
-                let inside = until.is_some_and(|until| place(time(s), until, deadline) == Place::Inside);
+                let inside = until.is_some_and(|until| spent(time(s), until, deadline) == Spent::Inside);
                 debug_assert!(!inside, "waits here are longer than an invocation stays for");
                 l.pc = Pc::Wait { until: until.map(short) };
             }

@@ -143,7 +143,7 @@ async fn an_expired_job_is_forgotten_with_all_that_was_its() {
 
     // It ended two lifetimes ago.
     let mut ended = write(&read, JobState::Completed, None);
-    ended.progress.updated_at = Timestamp::from_millis(NOW.as_millis() - 2 * 1_000 * limits::JOB_KEPT_SECONDS);
+    ended.progress.updated_at = Timestamp::from_millis(NOW.as_millis() - 2 * 1_000 * limits::JOB_KEPT_DEFAULT_SECONDS);
     store.write_job(&job, &ended).await.unwrap();
     stage.stores.dynamodb.sweep_expired().await.unwrap();
     assert_eq!(store.job(&job).await.unwrap(), None);

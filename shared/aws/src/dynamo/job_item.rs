@@ -28,7 +28,7 @@ pub(crate) enum StoredInput {
 type Moving = (&'static str, Option<AttributeValue>);
 
 /// How long a job is kept behind its end where its tenant has settled nothing else.
-pub(crate) const KEPT_USUALLY: Duration = Duration::from_secs(limits::JOB_KEPT_SECONDS);
+pub(crate) const KEPT_USUALLY: Duration = Duration::from_secs(limits::JOB_KEPT_DEFAULT_SECONDS);
 
 /// Digits of the time in the sort value of the index of a tenant's jobs: milliseconds for 30,000 years.
 pub(crate) const LISTED_DIGITS: usize = 15;

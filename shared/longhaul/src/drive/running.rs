@@ -8,7 +8,7 @@ use longhaul_engine::append::{NextMove, OnConflict, next_move, on_conflict};
 use longhaul_engine::claim::At;
 use longhaul_engine::job::{Mismatch, Order};
 use longhaul_engine::journal::Ending;
-use longhaul_engine::wait::{Place, place};
+use longhaul_engine::wait::{Spent, spent};
 use longhaul_engine::{Batch, Entry, ErrorClass, Failure, Journal, Timestamp, limits};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ use crate::ctx::Ctx;
 use crate::live::{Stage, Voice};
 use crate::outside::{self, OutsideError, fresh_nonce};
 use crate::registry::Agent;
-use crate::shared::{Decide, Halt, Request, Rest, Shared};
+use crate::shared::{Company, Decide, Halt, Request, Rest, Shared};
 use crate::step::used_up;
 use crate::store::{Append, Store, StoreError, Write};
 
@@ -49,7 +49,7 @@ enum Verdict {
 /// Requests that go into one batch, with the entries they came to.
 struct Collected {
     entries: Vec<Entry>,
-    waiting: Vec<(Decide, bool, oneshot::Sender<()>)>,
+    waiting: Vec<(Decide, Company, oneshot::Sender<()>)>,
 }
 
 impl<S: Store> Invocation<'_, S> {
@@ -182,31 +182,48 @@ impl<S: Store> Invocation<'_, S> {
         shared: &Rc<Shared>,
         agent: &mut Driven,
     ) -> Result<Verdict, DriveError> {
-        let submission = {
-            let mut requests = shared.requests.borrow_mut();
-            match requests.pop_front() {
-                Some(Request::Submit { order, done }) => Some((order, done)),
-                Some(append @ Request::Append { .. }) => {
-                    requests.push_front(append);
-                    None
-                }
-                None => return Ok(Verdict::GoOn),
+        let first = shared.requests.borrow_mut().pop_front();
+        match first {
+            Some(Request::Submit { order, done }) => self.submit_child(holding, shared, agent, *order, done).await,
+            Some(append @ Request::Append { .. }) => {
+                shared.requests.borrow_mut().push_front(append);
+                self.append_asked(holding, shared, agent).await
             }
-        };
-        if let Some((order, done)) = submission {
-            let child = order.id;
-            let submitted = agent.beside(outside::submit(self.store, *order)).await;
-            if let Some(failure) = child_submitted(submitted)? {
-                return Ok(Verdict::End(Ending::Failed { failure }));
-            }
-            let replayed = Some(shared.journal.borrow().clone()).filter(|journal| journal.replays() > 0);
-            if let Some(journal) = replayed {
-                agent.beside(self.rejoin(holding, journal, child)).await?;
-            }
-            // A receiver that is gone has been dropped by the author's code; the child goes on by itself.
-            let _ = done.send(());
-            return Ok(Verdict::GoOn);
+            None => Ok(Verdict::GoOn),
         }
+    }
+
+    /// Submits a child, and looks how it stands where its parent was opened again.
+    async fn submit_child(
+        &self,
+        holding: &Holding,
+        shared: &Rc<Shared>,
+        agent: &mut Driven,
+        order: Order,
+        done: oneshot::Sender<()>,
+    ) -> Result<Verdict, DriveError> {
+        let child = order.id;
+        let submitted = agent.beside(outside::submit(self.store, order)).await;
+        if let Some(failure) = child_submitted(submitted)? {
+            return Ok(Verdict::End(Ending::Failed { failure }));
+        }
+        let was_replayed = shared.journal.borrow().replays() > 0;
+        if was_replayed {
+            let journal = shared.journal.borrow().clone();
+            agent.beside(self.rejoin(holding, journal, child)).await?;
+        }
+        // A receiver that is gone has been dropped by the author's code; the child goes on by itself.
+        let _ = done.send(());
+        Ok(Verdict::GoOn)
+    }
+
+    /// Appends the entries that stand first, as many as fit into one batch.
+    async fn append_asked(
+        &self,
+        holding: &Holding,
+        shared: &Rc<Shared>,
+        agent: &mut Driven,
+    ) -> Result<Verdict, DriveError> {
         let collected = collect(shared);
         if collected.entries.is_empty() {
             return Ok(Verdict::GoOn);
@@ -228,11 +245,11 @@ impl<S: Store> Invocation<'_, S> {
             },
         };
         self.take_in(holding, &mut shared.journal.borrow_mut(), stands)?;
-        for (decide, alone, done) in collected.waiting.into_iter().rev() {
+        for (decide, company, done) in collected.waiting.into_iter().rev() {
             if own {
                 let _ = done.send(());
             } else {
-                shared.requests.borrow_mut().push_front(Request::Append { decide, alone, done });
+                shared.requests.borrow_mut().push_front(Request::Append { decide, company, done });
             }
         }
         shared.grown.notify_waiters();
@@ -266,7 +283,7 @@ impl<S: Store> Invocation<'_, S> {
             }
         }
         if let Some(until) = until
-            && place(self.clock.now(), until, self.deadline) == Place::Inside
+            && spent(self.clock.now(), until, self.deadline) == Spent::Inside
         {
             // A little more than the resting step's own timer, so that it has fired when the agent is polled.
             self.clock.sleep_until(until.plus(Duration::from_millis(2))).await;
@@ -347,21 +364,21 @@ fn collect(shared: &Shared) -> Collected {
     let mut collected = Collected { entries: Vec::new(), waiting: Vec::new() };
     while collected.entries.len() < limits::BATCH_ENTRIES_MAX {
         match requests.pop_front() {
-            Some(Request::Append { decide, alone, done }) => {
-                if alone && !collected.entries.is_empty() {
-                    requests.push_front(Request::Append { decide, alone, done });
+            Some(Request::Append { decide, company, done }) => {
+                if company == Company::Alone && !collected.entries.is_empty() {
+                    requests.push_front(Request::Append { decide, company, done });
                     break;
                 }
                 match decide(&journal) {
                     Some(entry) => {
                         collected.entries.push(entry);
-                        collected.waiting.push((decide, alone, done));
+                        collected.waiting.push((decide, company, done));
                     }
                     None => {
                         let _ = done.send(());
                     }
                 }
-                if alone {
+                if company == Company::Alone {
                     break;
                 }
             }
