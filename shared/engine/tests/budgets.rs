@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use longhaul_engine::Timestamp;
-use longhaul_engine::budget::{self, Budget, Exhausted, Held};
+use longhaul_engine::budget::{self, Budget, Exhausted, HeldBack};
 use longhaul_engine::job::{Totals, Usage};
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-const fn held(tokens: u64, money_micros: u64, steps: u64, unpriced: bool) -> Held {
-    Held { tokens, money_micros, steps, unpriced }
+const fn held(tokens: u64, money_micros: u64, steps: u64, unpriced: bool) -> HeldBack {
+    HeldBack { tokens, money_micros, steps, unpriced }
 }
 
 fn used(tokens: u64, money_micros: u64, steps: u64) -> Totals {
@@ -26,7 +26,7 @@ fn what_a_step_holds_back() {
         (10, Some(7), held(10, 7, 1, false)),
     ];
     for (tokens, micros, expected) in rows {
-        assert_eq!(Held::for_step(tokens, micros), expected, "{tokens} tokens at {micros:?}");
+        assert_eq!(HeldBack::for_step(tokens, micros), expected, "{tokens} tokens at {micros:?}");
     }
 }
 
@@ -60,7 +60,7 @@ fn what_the_budget_of_money_allows() {
 #[test]
 fn what_one_of_several_takers_may_have() {
     let budget = Budget { tokens: Some(100), money_micros: Some(1_000), steps: Some(20), wall_seconds: Some(60) };
-    let share = |totals: Totals, held: Held, shares: u64, age: u64| {
+    let share = |totals: Totals, held: HeldBack, shares: u64, age: u64| {
         budget.share(&totals, held, shares, NOW, NOW.plus(Duration::from_secs(age)))
     };
     let of = |tokens, money, steps, wall| {
