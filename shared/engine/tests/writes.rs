@@ -137,7 +137,7 @@ fn what_a_walk_to_the_end_of_a_journal_comes_to() {
             AfterWalk::Stop(longhaul_engine::append::Stop::Fenced { by: Epoch(9) }),
         ),
         ("an end", vec![done()], deaths, AfterWalk::Settle(ended)),
-        ("an end and a replay", vec![done(), replayed], deaths, AfterWalk::GiveUp { deaths }),
+        ("an end and a replay", vec![done(), replayed], deaths, AfterWalk::Release),
     ];
     for (name, entries, attempts, expected) in rows {
         let mut walk = Walk::from(Seq(5));
