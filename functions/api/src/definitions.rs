@@ -153,9 +153,9 @@ async fn missing(service: &Service, tenant: &TenantId, definition: &Definition) 
     let mut missing = Vec::new();
     for (index, choice) in definition.models.iter().enumerate() {
         if !providers.contains(&choice.provider) {
-            let known = providers.join(", ");
+            let known = if providers.is_empty() { " none".to_owned() } else { format!(": {}", providers.join(", ")) };
             missing.push(format!(
-                "/models/{index}/provider: this deployment has no model provider `{}`; it has: {known}",
+                "/models/{index}/provider: this deployment has no model provider `{}`; it has{known}",
                 choice.provider
             ));
         }

@@ -3,6 +3,7 @@
 //! It is recorded and replayed where requests are sent, below everything that makes and reads them, so that a replay
 //! tests that, too. The file is JSON for people: one exchange after the other, in the order of the requests.
 
+mod closed;
 mod difference;
 mod exchange;
 mod player;
@@ -14,6 +15,7 @@ use std::sync::Arc;
 
 use longhaul_llm::Carrier;
 
+pub(crate) use closed::Closed;
 use exchange::Recording;
 use player::Player;
 use recorder::Recorder;

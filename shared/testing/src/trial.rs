@@ -4,10 +4,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul::engine::entry::WaitFor;
 use longhaul::engine::ids::IdError;
 use longhaul::engine::job::Totals;
 use longhaul::engine::journal::Ending;
-use longhaul::engine::{AgentRef, Entry};
+use longhaul::engine::{AgentRef, Entry, JobState};
 use longhaul::{Agent, ErrorClass, Failure, Registry, StepError};
 use longhaul_agent::defined::equipment::{Equipment, Models, Providers};
 use longhaul_agent::{HeavyWork, Paths, Reach, SystemLookup, defined};
@@ -21,7 +22,7 @@ use crate::journal;
 use crate::models::{Function, OwnFunctions, OwnSecrets, Scripted};
 use crate::people::{People, Word};
 use crate::script::Script;
-use crate::traffic::{Traffic, TrafficError};
+use crate::traffic::{Closed, Traffic, TrafficError};
 
 /// How long a person takes to answer, where the test does not say.
 const PERSON_TAKES: Duration = Duration::from_secs(60);
@@ -50,12 +51,37 @@ pub enum TrialError {
     /// The runtime of the trial cannot be made.
     #[error("no runtime can be made")]
     Runtime(#[from] std::io::Error),
+    /// Requests to servers in a trial that was given no traffic. Nothing was reached.
+    #[error("the trial has no traffic to carry {}; record it (`Traffic::at`)", .0.join(", "))]
+    NoTraffic(Vec<String>),
+    /// A job that no worker can drive.
+    #[error("the job of {agent} cannot go on: {what}")]
+    Blocked {
+        /// Its agent.
+        agent: AgentRef,
+        /// Why not.
+        what: String,
+    },
     /// Words that nobody waited for.
-    #[error("the job never waited for the signals {0:?}")]
-    Unasked(Vec<String>),
+    #[error("the job never waited for the signals {words:?}; those that it waited for: {awaited:?}")]
+    Unasked {
+        /// How the names of the signals were to begin.
+        words: Vec<String>,
+        /// The signals that it did wait for.
+        awaited: Vec<String>,
+    },
     /// Lines of the script that nobody asked for.
-    #[error("the job ended with {0} lines of the script left")]
-    Unsaid(usize),
+    #[error("the job ended with {left} lines of the script left{}", .failure.as_ref().map(failed).unwrap_or_default())]
+    Unsaid {
+        /// How many.
+        left: usize,
+        /// What the job failed of, if it did: mostly the reason why nobody asked.
+        failure: Option<Failure>,
+    },
+}
+
+fn failed(failure: &Failure) -> String {
+    format!("; it failed ({}): {}", failure.class.as_str(), failure.message)
 }
 
 /// As it reads, since a failed test shows an error in this form.
@@ -91,6 +117,8 @@ pub struct Trial {
     words: Vec<Word>,
     dies_at: Option<u64>,
     beside: Vec<(String, Agent)>,
+    /// In the place of traffic, where none was given.
+    closed: Arc<Closed>,
 }
 
 /// What a trial came to.
@@ -139,6 +167,7 @@ impl Trial {
             words: Vec::new(),
             dies_at: None,
             beside: Vec::new(),
+            closed: Arc::default(),
         }
     }
 
@@ -154,7 +183,8 @@ impl Trial {
         Self::new(name, Subject::Rust { agent })
     }
 
-    /// A further agent, version 1, for an agent that starts others.
+    /// A further agent, version 1, for an agent that starts others. A trial in which one is started that it does not have
+    /// comes to nothing, and says so.
     #[must_use]
     pub fn beside(mut self, name: &str, agent: Agent) -> Self {
         self.beside.push((name.to_owned(), agent));
@@ -197,7 +227,7 @@ impl Trial {
         self
     }
 
-    /// Lets tools reach this host though it is not on the public internet: a server of the test's own.
+    /// Lets tools reach this host though it is not on the public internet: a server of the test's own, to be recorded.
     #[must_use]
     pub fn allow_host(mut self, host: &str) -> Self {
         self.policy.allowed_hosts.push(host.to_owned());
@@ -241,9 +271,13 @@ impl Trial {
         if let Some(traffic) = &self.traffic {
             traffic.finish()?;
         }
+        let refused = self.closed.refused();
+        if !refused.is_empty() {
+            return Err(TrialError::NoTraffic(refused));
+        }
         match self.script.as_ref().map_or(0, |script| script.left()) {
             0 => Ok(ended),
-            left => Err(TrialError::Unsaid(left)),
+            left => Err(TrialError::Unsaid { left, failure: ended.result().err() }),
         }
     }
 
@@ -267,12 +301,12 @@ impl Trial {
     }
 
     fn equipment(&mut self) -> Result<Equipment, TrialError> {
-        let mut reach = Reach::new(self.policy.clone(), Arc::new(SystemLookup))?;
-        let mut providers = std::mem::take(&mut self.providers);
-        if let Some(traffic) = &self.traffic {
-            reach = reach.carried_by(traffic.carrier());
-            providers = providers.carried_by(traffic.carrier());
-        }
+        let carrier = match &self.traffic {
+            Some(traffic) => traffic.carrier(),
+            None => Arc::<Closed>::clone(&self.closed),
+        };
+        let reach = Reach::new(self.policy.clone(), Arc::new(SystemLookup))?.carried_by(Arc::clone(&carrier));
+        let providers = std::mem::take(&mut self.providers).carried_by(carrier);
         let models: Rc<dyn Models> = match &self.script {
             Some(script) => Rc::new(Scripted(Rc::clone(script))),
             None => Rc::new(providers),
@@ -297,13 +331,14 @@ impl Trial {
                 let job = workshop.submit(order).await;
                 tokio::select! {
                     _ = workshop.ended(&job) => {}
+                    error = blocked(&workshop) => return Err(error),
                     () = people.answer(&workshop, &job) => {}
                 }
                 let took = begun.until(workshop.clock.now());
-                (job, took)
+                Ok((job, took))
             })
-            .await;
-        let unasked = people.left();
+            .await?;
+        let words = people.left();
         let batches = workshop.sim.snapshot().journals.remove(&job.job).unwrap_or_default();
         let journal = workshop.journal(&job);
         let ended = Ended {
@@ -313,6 +348,40 @@ impl Trial {
             took,
             ending: journal.ending().cloned(),
         };
-        if unasked.is_empty() || ended.result().is_err() { Ok(ended) } else { Err(TrialError::Unasked(unasked)) }
+        if words.is_empty() || ended.result().is_err() {
+            return Ok(ended);
+        }
+        let waits = ended.entries.iter().filter_map(|entry| match entry {
+            Entry::Waiting { on: WaitFor::Signal { signal }, .. } => Some(signal.to_string()),
+            _ => None,
+        });
+        Err(TrialError::Unasked { words, awaited: waits.collect() })
+    }
+}
+
+/// Waits for a job that no worker can drive. Nobody deploys anything in a trial, so that it would wait for ever.
+async fn blocked(workshop: &Workshop) -> TrialError {
+    loop {
+        let changed = workshop.sim.changed();
+        let found = workshop.sim.snapshot().jobs.into_values().find_map(|job| match job.progress.state {
+            JobState::Blocked { mismatch } => Some((job.order.agent, mismatch)),
+            JobState::Pending
+            | JobState::Processing { .. }
+            | JobState::Waiting { .. }
+            | JobState::Completed
+            | JobState::Failed
+            | JobState::Cancelled => None,
+        });
+        if let Some((agent, mismatch)) = found {
+            let what = match mismatch.step {
+                None => "the trial has no such agent; give it with `beside`".to_owned(),
+                Some(step) => format!(
+                    "at step {step} its journal has {}, and its code, begun again, came to {}",
+                    mismatch.recorded, mismatch.attempted
+                ),
+            };
+            return TrialError::Blocked { agent, what };
+        }
+        changed.await;
     }
 }

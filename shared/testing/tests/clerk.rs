@@ -1,6 +1,7 @@
 //! The example of docs/testing-agents.md: everything that the page shows is in this file, and runs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+// [uses]
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -8,6 +9,7 @@ use longhaul::{Agent, Ctx, StepError};
 use longhaul_llm::{Access, Endpoint, Message, ModelRequest, Secret, Wire};
 use longhaul_testing::{Script, Traffic, Trial};
 use serde_json::{Value, json};
+// [/uses]
 
 const CLERK: &str = include_str!("clerk.yaml");
 
@@ -103,7 +105,7 @@ fn it_files_a_letter() {
 fn the_page_shows_what_runs() {
     let page = include_str!("../../../docs/testing-agents.md");
     let this = include_str!("clerk.rs");
-    for part in ["definition", "crashes", "rust", "traffic"] {
+    for part in ["uses", "definition", "crashes", "rust", "traffic"] {
         let begin = format!("// [{part}]\n");
         let code = this.split_once(&begin).unwrap().1.split_once(&format!("// [/{part}]")).unwrap().0;
         assert!(page.contains(&format!("```rust\n{code}```")), "the page does not show [{part}] as it is");

@@ -202,7 +202,7 @@ fn what_is_left_over_is_said() {
         json!({"name": "a", "description": "A.", "instructions": "B.", "models": [{"provider": "main"}]}).to_string();
     let script = std::rc::Rc::new(longhaul_testing::Script::new().says("one").says("two"));
     let left = Trial::of_definition(&simple).script(script).run(json!("go")).unwrap_err();
-    assert!(matches!(left, TrialError::Unsaid(1)), "{left}");
+    assert!(matches!(left, TrialError::Unsaid { left: 1, failure: None }), "{left}");
     let script = std::rc::Rc::new(longhaul_testing::Script::new().says("one"));
     let unasked = Trial::of_definition(&simple).script(script).person("approval", json!("approved")).run(json!("go"));
     assert!(unasked.unwrap_err().to_string().contains("approval"));

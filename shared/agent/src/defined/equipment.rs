@@ -123,8 +123,10 @@ impl Providers {
     /// The provider of a choice, and the endpoint as the choice would have it.
     fn endpoint_of(&self, choice: &ModelChoice) -> Result<(&Known, Endpoint), String> {
         let known = self.known.get(&choice.provider).ok_or_else(|| {
-            let known = self.known.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            format!("the deployment has no model provider {:?}; it has: {known}", choice.provider)
+            let known: Vec<&str> = self.known.keys().map(String::as_str).collect();
+            let known =
+                if known.is_empty() { "it has none".to_owned() } else { format!("it has: {}", known.join(", ")) };
+            format!("the deployment has no model provider {:?}; {known}", choice.provider)
         })?;
         let mut endpoint = known.endpoint.clone();
         if let Some(model) = &choice.model {
