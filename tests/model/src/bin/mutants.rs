@@ -65,5 +65,8 @@ fn main() {
     }
     println!("\nmutants: {tried}, survived: {survived}");
     // A name that matches nothing has tried nothing.
+    if let (0, Some(only)) = (tried, &only) {
+        println!("no mutant is called {only:?}; without a name all are tried, and named");
+    }
     std::process::exit(i32::from(survived > 0 || tried == 0));
 }
