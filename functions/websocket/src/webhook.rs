@@ -15,6 +15,7 @@ use longhaul_wire::text::shortened;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url};
 use standardwebhooks::Webhook;
+use tokio::time::{Instant, timeout_at};
 
 use crate::secrets::{SecretsError, SigningSecrets};
 
@@ -85,10 +86,15 @@ impl Webhooks {
             Err(error) => return Tried::without_answer(Outcome::NotSent { reason: error.to_string() }),
         };
         let limit = limit.min(Duration::from_secs(TRY_SECONDS_MAX));
-        tokio::time::timeout(limit, self.post(url, request)).await.unwrap_or_else(|_| {
-            let reason = format!("no answer within {} s", limit.as_secs());
-            Tried::without_answer(Outcome::NoAnswer { reason })
-        })
+        let ends = Instant::now() + limit;
+        match timeout_at(ends, self.post(url, request)).await {
+            Ok(Ok(response)) => answered(response, ends).await,
+            Ok(Err(error)) => no_answer(error),
+            Err(_) => {
+                let reason = format!("no answer within {} s", limit.as_secs());
+                Tried::without_answer(Outcome::NoAnswer { reason })
+            }
+        }
     }
 
     /// The address, if it is one that may be reached: https to the outside, and http only to this very machine.
@@ -132,15 +138,8 @@ impl Webhooks {
         Ok((headers, body))
     }
 
-    async fn post(&self, url: Url, (headers, body): (HeaderMap, Vec<u8>)) -> Tried {
-        let client = match self.client() {
-            Ok(client) => client,
-            Err(error) => return no_answer(error),
-        };
-        match client.post(url).headers(headers).body(body).send().await {
-            Ok(response) => answered(response).await,
-            Err(error) => no_answer(error),
-        }
+    async fn post(&self, url: Url, (headers, body): (HeaderMap, Vec<u8>)) -> Result<Response, reqwest::Error> {
+        self.client()?.post(url).headers(headers).body(body).send().await
     }
 
     fn client(&self) -> Result<&Client, reqwest::Error> {
@@ -164,12 +163,12 @@ enum SignError {
     Event(#[source] serde_json::Error),
 }
 
-/// Reads an answer. A status says everything; a body that breaks off says no less.
-async fn answered(mut response: Response) -> Tried {
+/// Reads an answer. A status says everything; a body that breaks off, or that has not come when the try ends, says no less.
+async fn answered(mut response: Response, ends: Instant) -> Tried {
     let status = response.status();
     let retry_after = wait_asked_for(response.headers(), SystemTime::now());
-    let body =
-        longhaul_reach::read_up_to(&mut response, ANSWER_BYTES_MAX).await.map_or_else(|_| Vec::new(), |read| read.0);
+    let read = timeout_at(ends, longhaul_reach::read_up_to(&mut response, ANSWER_BYTES_MAX)).await;
+    let body = read.ok().and_then(Result::ok).map_or_else(Vec::new, |(body, _)| body);
     let excerpt = (!status.is_success() && !body.is_empty()).then(|| excerpt(&body));
     Tried { outcome: Outcome::Answered { status: status.as_u16(), excerpt }, retry_after }
 }
@@ -211,7 +210,55 @@ fn no_answer(error: reqwest::Error) -> Tried {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use std::collections::BTreeMap;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use serde_json::json;
+
     use super::*;
+
+    /// A receiver that takes one request, answers these bytes and holds the connection until the sender lets go.
+    fn receiver(answer: String) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}/end", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let (mut connection, _) = listener.accept().unwrap();
+            let mut piece = [0; 4096];
+            let _begun = connection.read(&mut piece).unwrap();
+            connection.write_all(answer.as_bytes()).unwrap();
+            while connection.read(&mut piece).is_ok_and(|bytes| bytes > 0) {}
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn a_status_counts_whatever_becomes_of_the_body() {
+        let tenant: TenantId = "acme".parse().unwrap();
+        let secret = longhaul_aws::config::Secret::new("whsec_dGhlIHNlY3JldCBvZiBhY21lIGluIHRoZSB0ZXN0cw==".to_owned());
+        let secrets = SigningSecrets::OfSettings(BTreeMap::from([(tenant.clone(), vec![secret])]));
+        let webhooks = Webhooks::new(true, secrets);
+        let event: Event = serde_json::from_value(json!({
+            "specversion": "1.0", "id": "0190b6a2-7d3c-7c4e-9b1f-0a2b3c4d5e6f/1",
+            "source": "/v1/jobs/0190b6a2-7d3c-7c4e-9b1f-0a2b3c4d5e6f", "type": "longhaul.AgentJobCompleted",
+            "time": "2026-11-30T15:00:00.000Z", "datacontenttype": "application/json", "sequence": "0000000001", "data": {}
+        }))
+        .unwrap();
+        // The status, further headers, and the body, of which more was announced than ever comes.
+        for (status, header, body, retry_after) in [
+            (200, "content-length: 9", "", None),
+            (200, "content-length: 9", "taken", None),
+            (202, "transfer-encoding: chunked", "5\r\ntaken\r\n", None),
+            (410, "content-length: 9", "gone", None),
+            (503, "retry-after: 60\r\ncontent-length: 9", "later", Some(Duration::from_secs(60))),
+        ] {
+            let address = receiver(format!("HTTP/1.1 {status} Said\r\n{header}\r\n\r\n{body}"));
+            let limit = Duration::from_secs(1);
+            let tried = webhooks.send(&tenant, &address, "msg_1", &event, Timestamp::from_millis(1), limit).await;
+            let outcome = Outcome::Answered { status, excerpt: None };
+            assert_eq!(tried, Tried { outcome, retry_after }, "{status} with {body:?}");
+        }
+    }
 
     #[test]
     fn events_go_outside_by_https_and_to_this_machine_where_allowed() {
