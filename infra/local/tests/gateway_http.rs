@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::routing::get;
 use functions_under_test::Platform;
-use longhaul_local::gateway::{BODY_MAX_BYTES, HttpGateway, HttpGatewayConfig};
+use longhaul_local::gateway::{BODY_MAX_BYTES, HttpGateway, HttpGatewayConfig, listen};
 use longhaul_local::lambda::functions::FunctionConfig;
 use reqwest::header::{COOKIE, HeaderValue, SET_COOKIE};
 use reqwest::{Client, Method, RequestBuilder, Response};
@@ -35,9 +35,9 @@ impl Api {
         gateway: impl FnOnce(&mut HttpGatewayConfig),
     ) -> Self {
         let platform = Platform::start().await;
-        let mut config = HttpGatewayConfig::new(0, platform.add(function).await);
+        let mut config = HttpGatewayConfig::new(listen(0).await.unwrap(), platform.add(function).await);
         gateway(&mut config);
-        let gateway = HttpGateway::start(config).await.unwrap();
+        let gateway = HttpGateway::start(config).unwrap();
         Self { platform, gateway, client: Client::new() }
     }
 

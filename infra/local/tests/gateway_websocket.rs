@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use aws_sdk_apigatewaymanagement as management;
 use functions_under_test::{PATIENCE, Platform, eventually};
 use futures::{SinkExt as _, StreamExt as _};
-use longhaul_local::gateway::{FRAME_MAX_BYTES, MESSAGE_MAX_BYTES, WebSocketGateway, WebSocketGatewayConfig};
+use longhaul_local::gateway::{FRAME_MAX_BYTES, MESSAGE_MAX_BYTES, WebSocketGateway, WebSocketGatewayConfig, listen};
 use management::config::{BehaviorVersion, Credentials, Region, retry::RetryConfig};
 use management::error::{ProvideErrorMetadata, SdkError};
 use management::primitives::Blob;
@@ -41,10 +41,10 @@ impl Api {
 
     async fn start_with(change: impl FnOnce(&mut WebSocketGatewayConfig)) -> Self {
         let platform = Platform::start().await;
-        let mut config = WebSocketGatewayConfig::new(0, "live", platform.add(|_| {}).await);
+        let mut config = WebSocketGatewayConfig::new(listen(0).await.unwrap(), "live", platform.add(|_| {}).await);
         config.routes = BTreeSet::from(["subscribe".to_owned()]);
         change(&mut config);
-        Self { gateway: WebSocketGateway::start(config).await.unwrap(), platform }
+        Self { gateway: WebSocketGateway::start(config).unwrap(), platform }
     }
 
     /// A client that the function lets in.

@@ -167,6 +167,8 @@ fn a_job_is_watched_without_a_websocket() {
     let elsewhere = Elsewhere { home: TempDir::new().unwrap(), url: stack.address("api") };
     let token = [("LONGHAUL_TOKEN", &*stack.token("local"))];
     let id = stack.submit("agent-10", &json!({"steps": 3}));
+    let told = stack.run(&["jobs", "show", &id, "--faults", "{}", "--workers=3"]);
+    assert!(said(&told).contains("--workers, --faults: without effect"), "{}", said(&told));
     // A port that nobody listens on any more.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let closed = format!("ws://{closed}/live");
@@ -189,10 +191,26 @@ fn errors_say_what_to_do_next() {
         (&["jobs", "ls", "--url", "https://longhaul.example/?x=1"], "give https://longhaul.example"),
         (&["token"], "longhaul login --url"),
         (&["up", "--faults", plan, "--url", ""], "--faults: is no plan of faults: at "),
+        (&["up", "--url", "https://longhaul.example"], "`longhaul up` starts a stack of its own"),
+        (&["soak", "--url", "https://longhaul.example"], "`longhaul soak` starts a stack of its own"),
+        (&["bench", "--url", "https://longhaul.example"], "`longhaul bench` starts a stack of its own"),
+        (&["jobs", "ls", "--workers", "3"], "--workers: without effect, since http://127.0.0.1:9 runs already"),
     ] {
         let output = nowhere.run(arguments, &token);
         assert!(!output.status.success() && said(&output).contains(wanted), "{arguments:?}: {}", said(&output));
         assert!(!said(&output).contains("output cannot be written"), "{arguments:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_with_the_way_out() {
+    let nobody = Elsewhere { home: TempDir::new().unwrap(), url: String::new() };
+    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (data, free, taken) = (nobody.home.path().join("data"), "0", held.local_addr().unwrap().port().to_string());
+    for (api, websocket) in [(&*taken, free), (free, &*taken)] {
+        let ports = ["up", "--port", api, "--websocket-port", websocket, "--data", data.to_str().unwrap()];
+        let output = nobody.run(&ports, &[]);
+        assert!(!output.status.success() && said(&output).contains("--websocket-port"), "{}", said(&output));
     }
 }
 

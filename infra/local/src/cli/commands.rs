@@ -82,7 +82,10 @@ pub(super) async fn run(place: Place, command: Command) -> Result<ExitCode, CliE
         Command::Logout => super::login::logout(&place.target).await,
         Command::Token { hours, subject, output } => token(&place, hours, &subject, output),
         Command::Agents(command) => super::agents::run(&place, command).await,
-        Command::Bench(arguments) => super::bench::bench(place.running.workers, place.running.durable, arguments).await,
+        Command::Bench(arguments) => {
+            place.needs_no_deployment("bench")?;
+            super::bench::bench(place.running.workers, place.running.durable, arguments).await
+        }
         Command::Cost(arguments) => super::cost::run(&arguments),
         Command::Soak(arguments) => super::soak::soak(&place, arguments).await,
         // `super::run` has taken these ways already: they need no runtime, or one of their own.
@@ -125,6 +128,7 @@ pub(super) fn submission(agent: String, input: Value) -> SubmitRequest {
 }
 
 async fn up(place: &Place, port: u16, websocket_port: u16) -> Result<ExitCode, CliError> {
+    place.needs_no_deployment("up")?;
     let options = place.options()?;
     let model = said_of_model(options.model.as_ref());
     let data = options.data.clone();
@@ -140,7 +144,9 @@ async fn up(place: &Place, port: u16, websocket_port: u16) -> Result<ExitCode, C
     print(&format!("tenant      {}", place.tenant))?;
     print(&format!("token       {token}"))?;
     print("")?;
-    print("Try, in another terminal:  longhaul research \"how queues make agents reliable\"")?;
+    let program = std::env::args().next().unwrap_or_else(|| "longhaul".to_owned());
+    let folder = place.data.as_ref().map(|_| format!(" --data {}", data.display())).unwrap_or_default();
+    print(&format!("Try, in another terminal:  {program} research \"how queues make agents reliable\"{folder}"))?;
     print("Ctrl-C ends the stack; jobs go on when it is started again.")?;
     tokio::signal::ctrl_c().await?;
     say("ending");

@@ -106,12 +106,14 @@ impl Place {
     /// Connects to the deployment that was named, or to the stack of the data folder, starting one if none runs.
     pub(super) async fn connect(&self) -> Result<Connected, CliError> {
         if let Some(url) = self.target.named()? {
+            self.say_unheeded(&format!("{url} runs already"));
             return self.connect_to(url).await;
         }
         let data = self.folder()?;
         let give_up_at = Instant::now() + TAKEN_WAIT;
         let stack = loop {
             if let Some(addresses) = running(&data) {
+                self.say_unheeded(&format!("a stack runs on {} already", data.display()));
                 let token = Issuer::open(&data)?.mint(self.tenant.as_str(), "developer", TOKEN_LIFETIME)?;
                 let client = Client::new(&addresses.api, Tokens::Given(token));
                 return Ok(Connected { client, addresses, own: None, named: String::new() });

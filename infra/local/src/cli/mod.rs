@@ -25,12 +25,13 @@ mod story;
 mod tables;
 mod tenant;
 mod transfer;
+mod typed;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use longhaul_engine::TenantId;
 
@@ -59,6 +60,8 @@ struct Place {
     tenant: TenantId,
     #[command(flatten)]
     running: Running,
+    #[arg(skip)]
+    typed: typed::Typed,
 }
 
 /// How a stack runs that this command starts.
@@ -199,7 +202,10 @@ struct Output {
 /// Runs the program.
 #[must_use]
 pub fn run() -> ExitCode {
-    let arguments = Arguments::parse();
+    let matches = Arguments::command().get_matches();
+    let mut arguments =
+        Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut Arguments::command()).exit());
+    arguments.place.typed = typed::Typed::of(&matches);
     let done = match arguments.command {
         // A function is this process and nothing else: no second thread, nothing that delays its first poll.
         Command::Function { name } => functions::run(&name),

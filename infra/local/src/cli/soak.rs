@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
+use tokio_util::sync::CancellationToken;
 
 use super::output::{print, say};
 use super::{CliError, Output, Place};
@@ -70,12 +71,14 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 /// Runs the soak.
 pub(super) async fn soak(place: &Place, arguments: SoakArguments) -> Result<ExitCode, CliError> {
+    place.needs_no_deployment("soak")?;
     // Without a folder of the person's own it is a trial on fresh ground, which nobody needs afterwards.
     let fresh = if place.data.is_none() { Some(tempfile::tempdir()?) } else { None };
     let mut stack = place.options_in(fresh.as_ref().map(|folder| folder.path().to_owned()))?;
     // The stand-in counts what it is asked, and nobody is paid for load.
     stack.model = None;
     let kill_every = Some(Duration::from_secs_f64(arguments.kill_every)).filter(|every| !every.is_zero());
+    let enough = CancellationToken::new();
     let options = SoakOptions {
         duration: Duration::from_secs_f64(arguments.minutes * 60.0),
         rate: arguments.jobs_per_second,
@@ -85,22 +88,37 @@ pub(super) async fn soak(place: &Place, arguments: SoakArguments) -> Result<Exit
         bytes: arguments.bytes,
         tenant: place.tenant.clone(),
         stack,
+        enough: enough.clone(),
     };
     let told = std::sync::atomic::AtomicU64::new(0);
     let terminal = std::io::stderr().is_terminal();
-    let verdict = run(options, |progress| {
+    let running = run(options, |progress| {
         let before = told.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if terminal || before.is_multiple_of(LOG_EVERY) {
             say(&line(&progress));
         }
-    })
-    .await?;
+    });
+    let verdict = tokio::select! {
+        verdict = running => verdict?,
+        interrupted = interrupted_twice(&enough) => {
+            interrupted?;
+            return Ok(ExitCode::FAILURE);
+        }
+    };
     if arguments.output.json {
         print(&serde_json::to_string(&verdict)?)?;
     } else {
         print(&text(&verdict))?;
     }
     Ok(if verdict.passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Waits for Ctrl-C, which ends the load, and for a second one, which ends the soak without a verdict.
+async fn interrupted_twice(enough: &CancellationToken) -> std::io::Result<()> {
+    tokio::signal::ctrl_c().await?;
+    say("ending the load; what was submitted is waited for and judged. Ctrl-C again ends at once");
+    enough.cancel();
+    tokio::signal::ctrl_c().await
 }
 
 fn line(progress: &Progress) -> String {

@@ -26,6 +26,15 @@ pub use websocket::{
     CONNECTION_MAX_AGE, FRAME_MAX_BYTES, IDLE_TIMEOUT, MESSAGE_MAX_BYTES, WebSocketGateway, WebSocketGatewayConfig,
 };
 
+/// Opens a port on 127.0.0.1 (0: a free one) for a gateway that starts later: who knows the number may tell it to others
+/// meanwhile, and nobody else gets it.
+///
+/// # Errors
+/// When another process has it.
+pub async fn listen(port: u16) -> std::io::Result<TcpListener> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await
+}
+
 /// A server on 127.0.0.1 that ends when it is dropped.
 #[derive(Debug)]
 struct Server {
@@ -34,9 +43,8 @@ struct Server {
 }
 
 impl Server {
-    /// Serves on the port (0: a free one).
-    async fn start(what: &'static str, port: u16, router: Router) -> std::io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+    /// Serves whoever comes to the listener.
+    fn start(what: &'static str, listener: TcpListener, router: Router) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
         let listener = listener.tap_io(move |stream| {
             // Small answers must not wait for the acknowledgement of the one before.

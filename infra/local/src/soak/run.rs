@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::audit::{Expected, Finding, JobBooks};
@@ -67,6 +67,8 @@ pub struct SoakOptions {
     pub tenant: TenantId,
     /// The stack.
     pub stack: StackOptions,
+    /// Ends the load before its time. What was submitted by then is waited for and judged.
+    pub enough: CancellationToken,
 }
 
 /// Why a soak came to no verdict.
@@ -195,8 +197,14 @@ async fn submit(field: Arc<Field>, load: Load, options: SoakOptions) {
     let mut number = 0_u64;
     // A name of its own for each soak on a folder that is kept: its keys must not find the jobs of the last one.
     let name = uuid::Uuid::new_v4().simple().to_string();
-    while Instant::now() < until {
-        ticks.tick().await;
+    loop {
+        // Between submissions that are far apart the time runs out, too.
+        tokio::select! {
+            biased;
+            () = options.enough.cancelled() => break,
+            () = sleep_until(until) => break,
+            _ = ticks.tick() => {}
+        }
         let wanted = match options.rate {
             Rate::PerSecond(_) => 1,
             Rate::Max => {

@@ -11,13 +11,14 @@ mod options;
 mod wiring;
 
 use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use longhaul::engine::ids::SessionId;
 use longhaul_aws::{AwsStore, Config};
+use tokio::net::TcpListener;
 
 use crate::corpus;
-use crate::gateway::{HttpGateway, HttpGatewayConfig, WebSocketGateway, WebSocketGatewayConfig};
+use crate::gateway::{HttpGateway, HttpGatewayConfig, WebSocketGateway, WebSocketGatewayConfig, listen};
 use crate::lambda::event_sources::{Mapping, QueueMappingError, StreamMappingError};
 use crate::lambda::functions::{Function, Functions, FunctionsConfig, InstanceInfo, SetupError};
 use crate::rehearsal::{self, RehearsalError, RehearsalHandle};
@@ -77,7 +78,7 @@ pub enum StackError {
     #[error("the queues do not answer")]
     Sqs(#[from] stores::sqs::SqsError),
     /// A gateway.
-    #[error("the {what} cannot listen on 127.0.0.1:{port}")]
+    #[error("the {what} cannot listen on 127.0.0.1:{port}; choose other ports with --port and --websocket-port")]
     Gateway {
         /// Which.
         what: &'static str,
@@ -142,7 +143,8 @@ impl Stack {
             Some(_) => None,
             None => Some(rehearsal::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), options.rehearsal).await?),
         };
-        let ports = Ports::choose(&options)?;
+        let (api, websocket) = listeners(&options).await?;
+        let ports = Ports { api: port_of(&api), websocket: port_of(&websocket) };
         let secret = issuer::webhook_secret(&options.data)?;
         let env = environment(&options, &stores, rehearsal.as_ref(), ports, &shipped, &secret);
         folder.say_access(&access_of(&env))?;
@@ -170,17 +172,15 @@ impl Stack {
         let http = HttpGateway::start(HttpGatewayConfig {
             routes: issuer.routes()?,
             streams: Some(four.streams.clone()),
-            ..HttpGatewayConfig::new(ports.api, four.api.clone())
+            ..HttpGatewayConfig::new(api, four.api.clone())
         })
-        .await
         .map_err(gateway("HTTP gateway", ports.api))?;
         let actions = ["subscribe", "unsubscribe", "ping"].map(str::to_owned);
         let websocket = WebSocketGateway::start(WebSocketGatewayConfig {
             routes: BTreeSet::from(actions),
             usage: stores.usage.clone(),
-            ..WebSocketGatewayConfig::new(ports.websocket, STAGE, four.websocket.clone())
+            ..WebSocketGatewayConfig::new(websocket, STAGE, four.websocket.clone())
         })
-        .await
         .map_err(gateway("WebSocket gateway", ports.websocket))?;
         let mappings = start_mappings(&options, &stores, &four)?;
         let addresses = Addresses {
@@ -238,21 +238,18 @@ struct Ports {
     websocket: u16,
 }
 
-impl Ports {
-    fn choose(options: &StackOptions) -> Result<Self, StackError> {
-        // Both at once, so that they are not the same one.
-        let (api, websocket) = (reserve(options.api_port)?, reserve(options.websocket_port)?);
-        let port = |listener: &TcpListener| listener.local_addr().map(|address| address.port()).unwrap_or_default();
-        Ok(Self { api: port(&api), websocket: port(&websocket) })
-    }
+/// What the two gateways listen at, open from here on: a number that was only looked up is somebody else's by the time
+/// that the gateway starts, when several stacks start at once.
+async fn listeners(options: &StackOptions) -> Result<(TcpListener, TcpListener), StackError> {
+    let refused = |what, port| move |source| StackError::Gateway { what, port, source };
+    let api = listen(options.api_port).await.map_err(refused("HTTP gateway", options.api_port))?;
+    let websocket =
+        listen(options.websocket_port).await.map_err(refused("WebSocket gateway", options.websocket_port))?;
+    Ok((api, websocket))
 }
 
-fn reserve(port: u16) -> Result<TcpListener, StackError> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|source| StackError::Gateway {
-        what: "gateway",
-        port,
-        source,
-    })
+fn port_of(listener: &TcpListener) -> u16 {
+    listener.local_addr().map(|address| address.port()).unwrap_or_default()
 }
 
 /// Marks the session of a worker that died as ended, so that its jobs are free at once. On AWS nobody sees a death,

@@ -11,6 +11,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use tokio::net::TcpListener;
 use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
 use super::Server;
@@ -34,8 +35,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("apigw-requestid");
 /// What an HTTP gateway serves.
 #[derive(Debug)]
 pub struct HttpGatewayConfig {
-    /// The port on 127.0.0.1; 0 takes a free one.
-    pub port: u16,
+    /// Where it listens: see [`listen`](super::listen).
+    pub listener: TcpListener,
     /// The function that answers.
     pub function: Function,
     /// The function that answers requests for a stream of events, piece by piece. HTTP APIs hand over whole answers only;
@@ -52,9 +53,9 @@ pub struct HttpGatewayConfig {
 impl HttpGatewayConfig {
     /// A gateway in front of this function with everything as on AWS.
     #[must_use]
-    pub fn new(port: u16, function: Function) -> Self {
+    pub fn new(listener: TcpListener, function: Function) -> Self {
         Self {
-            port,
+            listener,
             function,
             streams: None,
             routes: Router::new(),
@@ -82,9 +83,9 @@ impl HttpGateway {
     /// Starts serving.
     ///
     /// # Errors
-    /// When the port cannot be bound.
-    pub async fn start(config: HttpGatewayConfig) -> std::io::Result<Self> {
-        let HttpGatewayConfig { port, function, streams, routes, permissive_cors, integration_timeout } = config;
+    /// When the listener has no address.
+    pub fn start(config: HttpGatewayConfig) -> std::io::Result<Self> {
+        let HttpGatewayConfig { listener, function, streams, routes, permissive_cors, integration_timeout } = config;
         let integration =
             Integration { function, streams, timeout: integration_timeout, api_id: "longhaul".to_owned() };
         let gateway = Router::new().fallback(handle).with_state(Arc::new(integration));
@@ -98,7 +99,7 @@ impl HttpGateway {
                 .expose_headers(Any);
             router = router.layer(cors);
         }
-        Ok(Self { server: Server::start("the HTTP gateway", port, router).await? })
+        Ok(Self { server: Server::start("the HTTP gateway", listener, router)? })
     }
 
     /// The address that it listens on.

@@ -16,6 +16,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper::upgrade::OnUpgrade;
+use tokio::net::TcpListener;
 use tokio_tungstenite::tungstenite::handshake::server::create_response;
 
 use super::Server;
@@ -51,8 +52,8 @@ const BUFFERED_MESSAGES: usize = 64;
 /// What a WebSocket gateway serves.
 #[derive(Debug)]
 pub struct WebSocketGatewayConfig {
-    /// The port on 127.0.0.1; 0 takes a free one.
-    pub port: u16,
+    /// Where it listens: see [`listen`](super::listen).
+    pub listener: TcpListener,
     /// The stage: the first segment of every path.
     pub stage: String,
     /// The function that gets `$connect`, the messages and `$disconnect`.
@@ -70,9 +71,9 @@ pub struct WebSocketGatewayConfig {
 impl WebSocketGatewayConfig {
     /// A gateway in front of this function with the limits of AWS and no routes but `$default`.
     #[must_use]
-    pub fn new(port: u16, stage: impl Into<String>, function: Function) -> Self {
+    pub fn new(listener: TcpListener, stage: impl Into<String>, function: Function) -> Self {
         Self {
-            port,
+            listener,
             stage: stage.into(),
             function,
             routes: BTreeSet::new(),
@@ -106,9 +107,9 @@ impl WebSocketGateway {
     /// Starts serving.
     ///
     /// # Errors
-    /// When the port cannot be bound.
-    pub async fn start(config: WebSocketGatewayConfig) -> std::io::Result<Self> {
-        let WebSocketGatewayConfig { port, stage, function, routes, idle_timeout, max_age, usage } = config;
+    /// When the listener has no address.
+    pub fn start(config: WebSocketGatewayConfig) -> std::io::Result<Self> {
+        let WebSocketGatewayConfig { listener, stage, function, routes, idle_timeout, max_age, usage } = config;
         let connections = Mutex::default();
         let shared = Arc::new(Shared { stage, function, routes, idle_timeout, max_age, usage, connections });
         let router = Router::new()
@@ -117,7 +118,7 @@ impl WebSocketGateway {
             .route("/{stage}/@connections/{id}", management::routes())
             .fallback(async || forbidden())
             .with_state(Arc::clone(&shared));
-        Ok(Self { server: Server::start("the WebSocket gateway", port, router).await?, shared })
+        Ok(Self { server: Server::start("the WebSocket gateway", listener, router)?, shared })
     }
 
     /// The address that it listens on.
