@@ -326,18 +326,17 @@ impl Trial {
         let people = People::new(self.words.clone());
         let order = workshop.order(&self.name, input);
         let begun = workshop.clock.now();
-        let (job, took) = workshop
-            .run(WORKERS, async {
-                let job = workshop.submit(order).await;
-                tokio::select! {
-                    _ = workshop.ended(&job) => {}
-                    error = blocked(&workshop) => return Err(error),
-                    () = people.answer(&workshop, &job) => {}
-                }
-                let took = begun.until(workshop.clock.now());
-                Ok((job, took))
-            })
-            .await?;
+        let outside = async {
+            let job = workshop.submit(order).await;
+            tokio::select! {
+                _ = workshop.ended(&job) => {}
+                error = blocked(&workshop) => return Err(error),
+                () = people.answer(&workshop, &job) => {}
+            }
+            let took = begun.until(workshop.clock.now());
+            Ok((job, took))
+        };
+        let (job, took) = workshop.run(WORKERS, Box::pin(outside)).await?;
         let words = people.left();
         let batches = workshop.sim.snapshot().journals.remove(&job.job).unwrap_or_default();
         let journal = workshop.journal(&job);

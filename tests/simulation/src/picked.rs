@@ -10,6 +10,10 @@ use std::time::Instant;
 
 /// Seeds between two words about how far it is.
 const PROGRESS: u64 = 250;
+/// Seeds that are run twice, to compare their traces.
+const TWICE: usize = 8;
+/// A trace of fewer lines tells nothing.
+const TRACE_LINES_MIN: usize = 50;
 
 /// A test that runs worlds by seed.
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +83,23 @@ impl Worlds {
             panic!("{}\nAll that failed: {all:?}", self.failure(*seed, broken));
         }
         met.into_inner().unwrap()
+    }
+
+    /// Runs the first seeds twice each and compares what happened in them, line by line.
+    ///
+    /// # Panics
+    /// When two runs of a seed differ, or tell next to nothing.
+    pub fn compare_twice(self, trace: impl Fn(u64) -> Vec<String>) {
+        for seed in seeds(self.seeds_default).take(TWICE) {
+            let (first, second) = (trace(seed), trace(seed));
+            assert!(first.len() > TRACE_LINES_MIN, "seed {seed}: a trace tells what happened");
+            let differs = first.iter().zip(&second).position(|(one, other)| one != other);
+            if let Some(at) = differs {
+                let broken = format!("two runs differ at line {at}:\n{}\n{}", first[at], second[at]);
+                panic!("{}", self.failure(seed, &broken));
+            }
+            assert_eq!(first.len(), second.len(), "{}", self.failure(seed, "one trace is longer"));
+        }
     }
 
     /// What went wrong, with the seed, the commit and the command that runs it again.

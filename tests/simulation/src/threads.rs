@@ -146,7 +146,7 @@ fn faults(dice: &mut StdRng) -> Faults {
     }
 }
 
-/// Runs the world of a seed and audits it.
+/// Runs the world of a seed and audits it. With `LONGHAUL_TRACE` in the environment what is broken is told with its story.
 ///
 /// # Errors
 /// The first promise that was broken.
@@ -154,17 +154,26 @@ fn faults(dice: &mut StdRng) -> Faults {
 /// # Panics
 /// When a job does not come to an end.
 pub fn check(seed: u64) -> Result<Met, String> {
-    virtually(check_in_time(seed))
+    let (found, trace) = world(seed, std::env::var_os("LONGHAUL_TRACE").is_some());
+    found.map_err(|broken| format!("{broken}\n{}", trace.join("\n")))
 }
 
-async fn check_in_time(seed: u64) -> Result<Met, String> {
+/// What the audit of a seed's world says, and, where it is to be traced, what happened in it.
+///
+/// # Panics
+/// When a job does not come to an end.
+pub fn world(seed: u64, traced: bool) -> (Result<Met, String>, Vec<String>) {
+    virtually(world_in_time(seed, traced))
+}
+
+async fn world_in_time(seed: u64, traced: bool) -> (Result<Met, String>, Vec<String>) {
     let dice = &mut StdRng::seed_from_u64(seed ^ 0x7468_7265_6164);
     let far_end = FarEnd::new(
         seed,
         Manners { latency_max: seconds(dice, 1..20), answer_lost_permille: 0, turned_away_permille: 0 },
     );
     let sim = Sim::new(seed, faults(dice));
-    if std::env::var_os("LONGHAUL_TRACE").is_some() {
+    if traced {
         sim.record_trace();
     }
     let mut workshop = Workshop::new(sim, registry(&far_end, Deployed::Right));
@@ -193,7 +202,7 @@ async fn check_in_time(seed: u64) -> Result<Met, String> {
             Evidence { snapshot: &snapshot, asked: &far_end.asked(), acknowledged: &[], deaths: deaths + freezes };
         audit(&evidence).map(|()| met)
     });
-    found.map_err(|broken| format!("{broken}\n{}", workshop.sim.trace().join("\n")))
+    (found, workshop.sim.trace())
 }
 
 /// Submits a client's jobs, one when the last was answered, and does with each what it does.

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use longhaul_simulation::picked::Worlds;
-use longhaul_simulation::threads::{Met, check};
+use longhaul_simulation::threads::{Met, check, world};
 
 const WORLDS: Worlds = Worlds { what: "simulation of threads", test: "thread_seeds", seeds_default: 200 };
 
@@ -16,6 +16,11 @@ fn one_at_a_time_in_order_and_none_for_ever() {
     let met = WORLDS.run(|| check, Met::plus);
     println!("{met:?}");
     assert!(!WORLDS.are_many() || met.is_everything(), "not everything was met: {met:?}");
+}
+
+#[test]
+fn one_seed_gives_one_trace() {
+    WORLDS.compare_twice(|seed| world(seed, true).1);
 }
 
 #[test]
