@@ -219,8 +219,12 @@ pub async fn a_wake_needs_the_item_and_its_owner<S: Stage>(stage: &S) {
     assert!(matches!(store.wake(&reference(&unknown), later(1)).await, Err(StoreError::Missing { .. })));
     assert_eq!(store.job(&reference(&unknown)).await.unwrap(), None);
 
-    let known = submitted(&store).await;
+    let mut known = submitted(&store).await;
     let foreign = JobRef { tenant: tenant("other"), job: known.order.id };
-    assert!(matches!(store.wake(&foreign, later(1)).await, Err(StoreError::Missing { .. })));
-    assert_eq!(stored(&store, &known).await, known);
+    for state in every_state() {
+        let due = (!state.is_terminal()).then(|| later(60));
+        known = after(&store, &known, &write(&known, state, due)).await;
+        assert!(matches!(store.wake(&foreign, later(1)).await, Err(StoreError::Missing { .. })));
+        assert_eq!(stored(&store, &known).await, known);
+    }
 }

@@ -19,6 +19,8 @@ pub(crate) enum Fate {
     Instead(StatusCode, Value),
     /// It is done, and then answered so.
     DoneThen(StatusCode, Value),
+    /// This is asked in its place.
+    Asked(Value),
     /// The last of its writes or keys is left out and named as unprocessed.
     InPart,
 }
@@ -158,6 +160,7 @@ impl Shared {
                 self.hand_on(headers, body).await;
                 (status, answer.to_string()).into_response()
             }
+            Some(Fate::Asked(asked)) => self.hand_on(headers, Bytes::from(asked.to_string())).await,
             Some(Fate::InPart) => self.in_part(headers, asked).await,
         }
     }

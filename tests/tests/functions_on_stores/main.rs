@@ -23,6 +23,7 @@ mod priority;
 mod pushes;
 mod queue_faults;
 mod schedules;
+mod second_writes;
 mod stream;
 mod sweeper;
 mod table_faults;

@@ -23,7 +23,7 @@ use crate::ground::{Ground, now, order};
 use crate::worker::{LONG, body_of, invoke, nothing_stays, record};
 
 /// The ground with a front before its table, and the store that goes through it.
-async fn fronted() -> (Ground, Front, AwsStore) {
+pub(crate) async fn fronted() -> (Ground, Front, AwsStore) {
     let ground = Ground::lay().await;
     let front = Front::before(ground.stores.dynamodb.endpoint()).await;
     let store = ground.store_with(&[("AWS_ENDPOINT_URL_DYNAMODB", front.endpoint.clone())]).await;
@@ -174,7 +174,7 @@ async fn c02_no_transaction_is_made() {
     assert!(calls.len() >= 14);
 }
 
-fn connection(id: &str) -> Connection {
+pub(crate) fn connection(id: &str) -> Connection {
     Connection {
         id: id.to_owned(),
         tenant: "acme".parse().unwrap(),
