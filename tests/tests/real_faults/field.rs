@@ -232,11 +232,9 @@ const FIRST_KILL_AT_STEPS: usize = 10;
 
 /// Kills processes of these functions until it is over: first every worker at one moment, so that whoever holds a job dies
 /// whatever chance has in mind, then one process at random moments with up to `steps_max` steps of all jobs together
-/// between two kills, in a large load up to one for every two of its jobs. How many. Paced by steps and not by seconds, since three
-/// deaths in a row without progress end a job by contract, and a machine that is busy elsewhere makes no progress in any
-/// number of seconds.
+/// between two kills. How many. Paced by steps and not by seconds, since three deaths in a row without progress end a job by
+/// contract, and a machine that is busy elsewhere makes no progress in any number of seconds.
 pub(crate) fn kill_at_random(stack: &Stack, functions: &[&str], steps_max: usize, over: &AtomicBool) -> usize {
-    let steps_max = steps_max.max(jobs(0) / 2);
     let mut chance = Chance::new(seed());
     let (mut kills, mut next_at) = (0, FIRST_KILL_AT_STEPS);
     while !over.load(Ordering::Relaxed) {
