@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use longhaul_engine::claim::orphaned;
 use stateright::{Model, Property};
 
 use crate::broken::Broken;
+use crate::items::{asked, session};
 use crate::ledger::{Ledger, at};
 use crate::outside::{Came, changes_the_same, stands};
 use crate::rules::{Mutant, Rules};
@@ -280,7 +282,9 @@ impl System {
             }
             Action::Watchdog(slot) => {
                 let job = s.slots[slot].watchdog.take()?;
-                s.send(job);
+                if asked(&s.job(job).item, s.tick, |item| orphaned(item, &session(slot), at(s.tick))) {
+                    s.send(job);
+                }
             }
             Action::LoseWatchdog(slot) => {
                 s.slots[slot].watchdog = None;

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use longhaul_engine::claim::{Driver, Held, Holder, holder};
+use longhaul_engine::claim::{Driver, Held, Holder, holder, orphaned};
 use longhaul_engine::ids::{Epoch, SessionId};
 use longhaul_engine::job::{Order, Totals};
 use longhaul_engine::journal::FoldError;
@@ -150,19 +150,39 @@ impl<'a, S: Store> Invocation<'a, S> {
         // start invocations that arm watchdogs of their own, for ever.
         let Some(beat_at) = self.store.last_beat(session).await? else { return Ok(Handled::Acknowledge) };
         match holder(Some(beat_at), self.clock.now()) {
-            Holder::Alive => {}
-            Holder::Dead | Holder::Unknown => {
-                // Each becomes a continuation of its own, so that they spread over workers.
-                for job in jobs {
-                    // One that cannot be read is called up as any other.
-                    let found = self.store.job(job).await.ok().flatten();
-                    let called =
-                        found.map_or_else(|| Continuation::job(job.clone()), |job| Continuation::of(&job.order));
-                    self.store.send(&called, Duration::ZERO).await?;
-                }
+            Holder::Alive => Ok(Handled::Acknowledge),
+            Holder::Dead | Holder::Unknown => self.call_up_after(session, jobs).await,
+        }
+    }
+
+    /// Calls up what a dead session may have left to nobody. Each job gets a continuation of its own, so that they spread
+    /// over workers.
+    async fn call_up_after(&self, dead: &SessionId, jobs: &[JobRef]) -> Result<Handled, DriveError> {
+        let mut left = Vec::new();
+        let mut failure = None;
+        for job in jobs {
+            if let Err(error) = self.call_up_orphaned(dead, job).await {
+                left.push(job.clone());
+                failure = Some(error);
             }
         }
+        let Some(failure) = failure else { return Ok(Handled::Acknowledge) };
+        if left.len() == jobs.len() {
+            return Err(failure.into());
+        }
+        tracing::warn!(of = %dead, left = left.len(), error = %failure, "not all jobs were called up; the others are next");
+        // If this very message came again, the jobs that were called up would be called up again.
+        self.store.send(&Continuation::watchdog(dead.clone(), left), Duration::ZERO).await?;
         Ok(Handled::Acknowledge)
+    }
+
+    async fn call_up_orphaned(&self, dead: &SessionId, job: &JobRef) -> Result<(), StoreError> {
+        match self.store.job(job).await? {
+            Some(found) if orphaned(&found, dead, self.clock.now()) => {
+                self.store.send(&Continuation::of(&found.order), Duration::ZERO).await
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Claims a job and drives it as far as this invocation can.

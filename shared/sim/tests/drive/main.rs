@@ -10,3 +10,4 @@ mod ground;
 mod half_replays;
 mod outside;
 mod steps;
+mod watchdogs;
