@@ -33,6 +33,10 @@ const POLL: Duration = Duration::from_secs(20);
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(1);
 
+/// Tries to delete what is done, as many as an AWS SDK makes of a call. What stays is worked on again, and counts as received
+/// once more: after some rounds the queue would make dead letters of messages that went well each time.
+const DELETE_TRIES: u32 = 3;
+
 /// When failed messages come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Redelivery {
@@ -163,12 +167,26 @@ impl QueueMapping {
         };
         let done = receipts(false);
         if !done.is_empty()
-            && let Err(error) = self.sqs.delete(&self.queue, &done).await
+            && let Err(error) = self.delete(&done).await
         {
             // They come again, which every function of a queue has to stand.
             tracing::warn!(queue = %self.queue, %error, "finished messages were not deleted");
         }
         self.give_back(messages, &receipts(true), failed).await;
+    }
+
+    async fn delete(&self, done: &[ReceiptHandle]) -> Result<(), SqsError> {
+        let mut tries = 1;
+        loop {
+            match self.sqs.delete(&self.queue, done).await {
+                Err(error) if tries < DELETE_TRIES && !matches!(error, SqsError::Stopped) => {
+                    tracing::debug!(queue = %self.queue, %error, tries, "finished messages were not deleted yet");
+                    tokio::time::sleep(retry_after(tries)).await;
+                    tries = tries.saturating_add(1);
+                }
+                last => return last,
+            }
+        }
     }
 
     async fn invoke(&self, messages: &[ReceivedMessage], event: String) -> Failed {
