@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul::engine::{Entry, Epoch, JobState, Timestamp, limits};
 use longhaul::outside;
-use longhaul::store::{JobRef, Store};
+use longhaul::store::{Continuation, JobRef, Store};
 use longhaul_worker::Worker;
 use serde_json::{Value, json};
 
@@ -157,6 +157,30 @@ async fn what_a_newer_version_wrote_outlives_the_queues_patience() {
     assert_eq!(stays, ["seldom", "junk"]);
     assert_eq!(ground.depth().await.delayed, 1, "the other waits in the queue, as it was");
     assert_eq!(ground.state(&job).await, JobState::Pending);
+}
+
+/// Nobody here can tell whether they need a call, and only the job's own message has a way for what cannot be read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_sessions_jobs_that_cannot_be_read_are_called_up() {
+    let (ground, bench) = (Ground::lay().await, Bench::default());
+    let (newer, spoilt) =
+        (ground.submit(order("acme", "ten", json!(1))).await, ground.submit(order("acme", "ten", json!(2))).await);
+    ground.batch(2).await;
+    ground.change((&format!("JOB#{}", newer.job), "JOB"), "v", json!({ "N": "99" })).await;
+    ground.spoil(&spoilt).await;
+    let dead = "dead".parse().unwrap();
+    ground.store.beat(&dead, Timestamp::from_millis(1)).await.unwrap();
+    let watchdog = Continuation::watchdog(dead, vec![newer.clone(), spoilt.clone()]);
+    let event = json!({ "Records": [record("w", &serde_json::to_string(&watchdog).unwrap())] });
+    let worker = Worker::new(ground.store.clone(), bench.registry());
+    assert_eq!(invoke(&worker, &event, LONG).await, nothing_stays());
+    let event = ground.batch(2).await;
+    let mut called: Vec<&str> =
+        event["Records"].as_array().unwrap().iter().map(|record| record["body"].as_str().unwrap()).collect();
+    called.sort_unstable();
+    let mut expected = [body_of(&newer), body_of(&spoilt)];
+    expected.sort_unstable();
+    assert_eq!(called, expected);
 }
 
 /// E11: a continuation that names another tenant than the job's is about no job: nothing runs and nothing changes.

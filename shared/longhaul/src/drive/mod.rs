@@ -177,11 +177,16 @@ impl<'a, S: Store> Invocation<'a, S> {
     }
 
     async fn call_up_orphaned(&self, dead: &SessionId, job: &JobRef) -> Result<(), StoreError> {
-        match self.store.job(job).await? {
-            Some(found) if orphaned(&found, dead, self.clock.now()) => {
+        match self.store.job(job).await {
+            Ok(Some(found)) if orphaned(&found, dead, self.clock.now()) => {
                 self.store.send(&Continuation::of(&found.order), Duration::ZERO).await
             }
-            Some(_) | None => Ok(()),
+            Ok(Some(_) | None) => Ok(()),
+            // Nobody here can decide about it. The job's own message has a way for each, which a watchdog's has not.
+            Err(StoreError::Newer { .. } | StoreError::Corrupt { .. }) => {
+                self.store.send(&Continuation::job(job.clone()), Duration::ZERO).await
+            }
+            Err(error @ (StoreError::Unavailable { .. } | StoreError::Missing { .. })) => Err(error),
         }
     }
 
