@@ -131,11 +131,9 @@ impl<S: Store> Worker<S> {
                 () = self.work(&invocation, &clock, &work, &handled) => {}
             }
             // Everything that was running is dropped by here; behind the answer the process is frozen.
-            let mut claims = work.iter().filter(|work| work.claims()).peekable();
-            if claims.peek().is_some() && claims.all(|work| handled.borrow().contains_key(&work.place)) {
+            if work.iter().any(Work::claims) && invocation.holds_nothing() {
                 let _gone_or_late = tokio::time::timeout(Duration::from_millis(END_MS), invocation.end()).await;
             }
-            // A session that may still hold a job falls silent instead: that is what its watchdog looks for.
         }
         Ok(answer(&batch.records, &handled.borrow()))
     }

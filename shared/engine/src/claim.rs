@@ -135,24 +135,6 @@ pub fn decide(
     }
 }
 
-/// Whether the death of `dead`, which had a message for `job`, may have left the job to nobody, so that the session's
-/// watchdog calls it up. Each watchdog message of a dead session asks that, and a job is called up by each that finds it
-/// so: whatever somebody else looks after already is not among them, or messages would beget messages.
-#[must_use]
-pub fn orphaned(job: &Job, dead: &SessionId, now: Timestamp) -> bool {
-    match &job.progress.state {
-        // Its message may be one that the dead session has received, and comes back only in hours.
-        JobState::Pending => true,
-        // Another session has a watchdog of its own.
-        JobState::Processing { lease } => lease.session == *dead,
-        // The session may have died before it sent the message for this time. Signals bring messages of their own.
-        JobState::Waiting { until, .. } => until.is_some_and(|until| until <= now),
-        // Its due time comes soon; nothing is changed by a look before.
-        JobState::Blocked { .. } => false,
-        JobState::Completed | JobState::Failed | JobState::Cancelled => false,
-    }
-}
-
 fn claim(job: &Job, session: &SessionId, nonce: Nonce, takeover: bool, now: Timestamp) -> Box<Claim> {
     let epoch = job.progress.epoch.next();
     let attempts = job.progress.attempts.saturating_add(1);

@@ -270,7 +270,9 @@ async fn invocation(
         handled = invocation.handle(&message.continuation) => handled,
         never = invocation.keep_alive(jobs) => never,
     };
-    invocation.end().await;
+    if invocation.holds_nothing() {
+        invocation.end().await;
+    }
     matches!(handled, Ok(Handled::Acknowledge))
 }
 

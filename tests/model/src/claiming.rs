@@ -25,19 +25,22 @@ impl System {
             (_, Fate::Fail) => return After::FailedFree,
             (_, Fate::Repeat | Fate::FailAfter | Fate::Late) => return After::Same,
         }
-        match l.pc {
-            Pc::LookUp(other) => {
-                let slot = &s.slots[usize::from(other)];
-                let gone = matches!(slot.phase, Phase::Ended | Phase::Free);
-                l.dead = Some(gone || slot.silent);
+        look(s, l);
+        self.next_claiming(s, slot, l)
+    }
+
+    /// Whether a worker that had a message for the job would claim it: what the watchdog of the session in `slot` asks.
+    pub(crate) fn is_wanted(&self, s: &State, slot: usize, job: u8) -> bool {
+        let mut l = Local::begin(job);
+        loop {
+            look(s, &mut l);
+            if matches!(self.next_claiming(s, slot, &mut l), After::Handled) {
+                return false;
             }
-            Pc::Peek(from) => l.news = Some(s.job(l.job).log.behind(from).is_some()),
-            _ => {
-                l.copy = s.job(l.job).item;
-                l.cur = true;
+            if l.pc == Pc::Claim {
+                return true;
             }
         }
-        self.next_claiming(s, slot, l)
     }
 
     pub(crate) fn decided(&self, s: &State, slot: usize, l: &Local) -> ClaimDecision {
@@ -86,7 +89,7 @@ impl System {
                 (l.copy, l.cur, l.dead, l.news) = (found, true, None, None);
                 self.next_claiming(s, slot, l)
             }
-            Wrote::Unanswered => After::FailedFree,
+            Wrote::Unanswered => After::FailedUnsure,
             Wrote::Again => After::On,
             Wrote::Same => After::Same,
         }
@@ -254,6 +257,22 @@ impl System {
             Wrote::Unanswered => After::Failed,
             Wrote::Again => After::On,
             Wrote::Same => After::Same,
+        }
+    }
+}
+
+/// Looks up what the decision asked for, without a fault.
+fn look(s: &State, l: &mut Local) {
+    match l.pc {
+        Pc::LookUp(other) => {
+            let slot = &s.slots[usize::from(other)];
+            let gone = matches!(slot.phase, Phase::Ended | Phase::Free);
+            l.dead = Some(gone || slot.silent);
+        }
+        Pc::Peek(from) => l.news = Some(s.job(l.job).log.behind(from).is_some()),
+        _ => {
+            l.copy = s.job(l.job).item;
+            l.cur = true;
         }
     }
 }

@@ -214,6 +214,7 @@ impl System {
             (Wrote::Refused, Pc::Release | Pc::GiveBack) if !known && !self.is_lost(l) => After::On,
             (Wrote::Again, _) => After::On,
             (Wrote::Same, _) => After::Same,
+            (Wrote::Unanswered, Pc::GiveBack) => After::FailedUnsure,
             (_, Pc::GiveBack) => After::FailedFree,
             (Wrote::Unanswered, _) => After::Failed,
             (Wrote::Yes, Pc::Wait { until }) => {

@@ -2,11 +2,9 @@
 
 use std::fmt;
 
-use longhaul_engine::claim::orphaned;
 use stateright::{Model, Property};
 
 use crate::broken::Broken;
-use crate::items::{asked, session};
 use crate::ledger::{Ledger, at};
 use crate::outside::{Came, changes_the_same, stands};
 use crate::rules::{Mutant, Rules};
@@ -282,7 +280,7 @@ impl System {
             }
             Action::Watchdog(slot) => {
                 let job = s.slots[slot].watchdog.take()?;
-                if asked(&s.job(job).item, s.tick, |item| orphaned(item, &session(slot), at(s.tick))) {
+                if self.is_wanted(&s, slot, job) {
                     s.send(job);
                 }
             }

@@ -235,6 +235,12 @@ pub const CAUGHT: &[Row] = &[
         },
     },
     Row {
+        name: "unsure, and ended in order",
+        weaker: "a session whose claim or release got no answer removes its item, and its watchdog finds nobody dead",
+        mutant: Mutant::UnsureEndsInOrder,
+        instance: of(&[STEP], &[], Budget { fail: 1, ..NO_FAULTS }),
+    },
+    Row {
         name: "half a replay left",
         weaker: "a signal or cancel to a journal that was opened again leaves an ended job item as it is",
         mutant: Mutant::HalfReplayLeft,

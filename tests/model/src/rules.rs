@@ -56,6 +56,7 @@ pub enum Mutant {
     HalfReplayLeft,
     RejoinedByOldJournal,
     DrivenBehindUnknownReplay,
+    UnsureEndsInOrder,
 }
 
 /// The rules.

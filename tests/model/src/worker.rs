@@ -17,8 +17,10 @@ pub(crate) enum After {
     Handled,
     /// Its handling failed while it held the job.
     Failed,
-    /// Its handling failed before it held anything, or after it gave the job back.
+    /// Its handling failed before it held anything, or after it gave the job back: the session ends in order.
     FailedFree,
+    /// Its handling failed at a write that may have gone through, so that it may hold the job: the session falls silent.
+    FailedUnsure,
     /// This fate makes no difference here.
     Same,
 }
@@ -46,7 +48,15 @@ impl System {
             }
             After::FailedFree => {
                 s.send(local.job);
-                s.slots[slot].phase = Phase::Failed;
+                self.handled(&mut s, slot);
+            }
+            After::FailedUnsure => {
+                s.send(local.job);
+                if self.rules.has(Mutant::UnsureEndsInOrder) {
+                    self.handled(&mut s, slot);
+                } else {
+                    s.slots[slot].phase = Phase::Failed;
+                }
             }
             After::Same => return None,
         }

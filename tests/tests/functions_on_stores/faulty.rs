@@ -1,4 +1,4 @@
-//! A store that has a fault with one job: every append to its journal goes wrong.
+//! A store that has a fault with one job: each write of one kind goes wrong.
 
 use std::time::Duration;
 
@@ -14,9 +14,18 @@ use longhaul_aws::AwsStore;
 /// What goes wrong.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fault {
+    /// Appends to its journal fail.
     Fails,
+    /// Appends to its journal panic.
     Panics,
+    /// Appends to its journal never come back.
     Hangs,
+    /// Writes of its item go through and are answered with a failure.
+    Unanswered,
+}
+
+fn failed(action: &'static str) -> StoreError {
+    StoreError::Unavailable { action, source: "a test's fault".into() }
 }
 
 /// The store.
@@ -38,9 +47,10 @@ impl Store for Faulty {
             return self.store.append(job, batch).await;
         }
         match self.fault {
-            Fault::Fails => Err(StoreError::Unavailable { action: "appending", source: "a test's fault".into() }),
+            Fault::Fails => Err(failed("appending")),
             Fault::Panics => panic!("a test's fault"),
             Fault::Hangs => std::future::pending().await,
+            Fault::Unanswered => self.store.append(job, batch).await,
         }
     }
 
@@ -73,7 +83,11 @@ impl Store for Faulty {
     }
 
     async fn write_job(&self, job: &JobRef, write: &JobWrite) -> Result<Write, StoreError> {
-        self.store.write_job(job, write).await
+        let written = self.store.write_job(job, write).await?;
+        match self.fault {
+            Fault::Unanswered if *job == self.job => Err(failed("writing a job's state")),
+            Fault::Unanswered | Fault::Fails | Fault::Panics | Fault::Hangs => Ok(written),
+        }
     }
 
     async fn wake(&self, job: &JobRef, now: Timestamp) -> Result<Woken, StoreError> {

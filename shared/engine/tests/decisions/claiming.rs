@@ -1,7 +1,7 @@
 //! Who may drive a job, what a driver finds in its way, and when a job has died too often.
 
 use longhaul_engine::append::{AfterRead, NextMove, OnConflict, Stop, after_read, next_move, on_conflict};
-use longhaul_engine::claim::{ClaimDecision, Holder, News, NoClaim, beside, decide, died_unread, holder, orphaned};
+use longhaul_engine::claim::{ClaimDecision, Holder, News, NoClaim, beside, decide, died_unread, holder};
 use longhaul_engine::entry::{Batch, Entry};
 use longhaul_engine::ids::{Epoch, Seq};
 use longhaul_engine::job::{JobState, Lease, Mismatch};
@@ -60,30 +60,6 @@ fn who_may_claim() {
             }
             (_, other) => panic!("{name}: {other:?}"),
         }
-    }
-}
-
-/// What a watchdog calls up: nothing that somebody else looks after, or its messages beget messages.
-#[test]
-fn what_a_dead_session_leaves_to_nobody() {
-    let lease = |name: &str| JobState::Processing { lease: Lease { session: session(name), nonce: nonce(9) } };
-    let waiting = |until: Option<Timestamp>| JobState::Waiting { until, seen: Seq(3) };
-    let blocked =
-        JobState::Blocked { mismatch: Mismatch { step: None, recorded: String::new(), attempted: String::new() } };
-    let rows = [
-        ("its message may be in the dead one's hands", JobState::Pending, true),
-        ("held by the dead one", lease("dead"), true),
-        ("held by another", lease("other"), false),
-        ("its time has come", waiting(Some(NOW)), true),
-        ("its time is to come", waiting(Some(after(1))), false),
-        ("it waits for somebody", waiting(None), false),
-        ("blocked", blocked, false),
-        ("completed", JobState::Completed, false),
-        ("failed", JobState::Failed, false),
-        ("cancelled", JobState::Cancelled, false),
-    ];
-    for (name, state, expected) in rows {
-        assert_eq!(orphaned(&job(state, Some(NOW)), &session("dead"), NOW), expected, "{name}");
     }
 }
 

@@ -15,7 +15,7 @@ use longhaul_engine::{Batch, Entry, Job, JobId, Journal, limits};
 use super::forking::Brought;
 use super::{DriveError, Handled, Holding, Invocation};
 use crate::outside::fresh_nonce;
-use crate::store::{Append, JobRef, Store, Write};
+use crate::store::{Append, JobRef, Store, StoreError, Write};
 
 /// What the claim came to.
 enum Claimed {
@@ -45,8 +45,10 @@ impl<S: Store> Invocation<'_, S> {
             let at = At { tail: job.progress.tail, totals: job.progress.totals, now: self.clock.now() };
             if let Err(error) = self.write_as_holder(&mut holding, |held| held.release(fresh_nonce(), &at)).await {
                 tracing::warn!(job = %reference.job, error = %error, "the job was not given back; its lease must lapse");
+                return driven;
             }
         }
+        self.may_hold.borrow_mut().remove(reference);
         driven
     }
 
@@ -118,35 +120,42 @@ impl<S: Store> Invocation<'_, S> {
         if job.order.thread.is_some() && !Box::pin(self.may_begin(&job)).await? {
             return Ok(Claimed::Handled(Handled::Acknowledge));
         }
-        let (mut seen_holder, mut news) = (Holder::Unknown, News::Unknown);
         loop {
-            let now = self.clock.now();
-            if now.until(self.deadline) < Duration::from_millis(limits::DEADLINE_RESERVE_MS + limits::CLAIM_TIME_MIN_MS)
-            {
+            let left = self.clock.now().until(self.deadline);
+            if left < Duration::from_millis(limits::DEADLINE_RESERVE_MS + limits::CLAIM_TIME_MIN_MS) {
                 return Ok(Claimed::Handled(Handled::GiveBack));
             }
-            // `drive` has let only one claim of this job through, so this very session cannot be driving it already.
-            match decide(&job, &self.session, seen_holder, news, fresh_nonce(), now) {
-                ClaimDecision::Acknowledge(NoClaim::Ended | NoClaim::Held | NoClaim::NothingNew) => {
-                    return Ok(Claimed::Handled(Handled::Acknowledge));
+            let Some(claim) = self.decided(&job).await? else { return Ok(Claimed::Handled(Handled::Acknowledge)) };
+            // Before the write: it may go through without an answer.
+            self.may_hold.borrow_mut().insert(reference.clone());
+            match self.store.write_job(reference, &claim.write).await? {
+                Write::Written { wakes } => {
+                    let held = Held::after_claim(&claim, &self.session, wakes);
+                    return Ok(Claimed::Mine(Box::new((job, *claim, held))));
                 }
+                Write::Refused(other) => {
+                    self.may_hold.borrow_mut().remove(reference);
+                    job = *other;
+                }
+            }
+        }
+    }
+
+    /// The claim to make for a continuation of `job`, with all looked up that the decision asks for. None: it needs none.
+    pub(super) async fn decided(&self, job: &Job) -> Result<Option<Box<Claim>>, StoreError> {
+        let (mut seen_holder, mut news) = (Holder::Unknown, News::Unknown);
+        loop {
+            // `drive` lets only one claim of a job through, so this very session cannot be driving it already.
+            match decide(job, &self.session, seen_holder, news, fresh_nonce(), self.clock.now()) {
+                ClaimDecision::Acknowledge(NoClaim::Ended | NoClaim::Held | NoClaim::NothingNew) => return Ok(None),
                 ClaimDecision::LookUp(session) => {
                     seen_holder = holder(self.store.last_beat(&session).await?, self.clock.now());
                 }
                 ClaimDecision::Peek(from) => {
-                    let found = self.store.batch_at(reference.job, from).await?;
+                    let found = self.store.batch_at(job.order.id, from).await?;
                     news = if found.is_some() { News::Something } else { News::Nothing };
                 }
-                ClaimDecision::Claim(claim) => match self.store.write_job(reference, &claim.write).await? {
-                    Write::Written { wakes } => {
-                        let held = Held::after_claim(&claim, &self.session, wakes);
-                        return Ok(Claimed::Mine(Box::new((job, *claim, held))));
-                    }
-                    Write::Refused(other) => {
-                        job = *other;
-                        (seen_holder, news) = (Holder::Unknown, News::Unknown);
-                    }
-                },
+                ClaimDecision::Claim(claim) => return Ok(Some(claim)),
             }
         }
     }

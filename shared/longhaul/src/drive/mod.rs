@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use longhaul_engine::claim::{Driver, Held, Holder, holder, orphaned};
+use longhaul_engine::claim::{Driver, Held, Holder, holder};
 use longhaul_engine::ids::{Epoch, SessionId};
 use longhaul_engine::job::{Order, Totals};
 use longhaul_engine::journal::FoldError;
@@ -64,6 +64,8 @@ pub struct Invocation<'a, S> {
     clock: Clock,
     deadline: Timestamp,
     driving: RefCell<BTreeSet<JobRef>>,
+    /// Jobs that were claimed, or may have been, and are not known to be given up.
+    may_hold: RefCell<BTreeSet<JobRef>>,
     in_hand: InHand,
     audience: Option<Rc<dyn Audience>>,
     driver: Driver,
@@ -98,6 +100,7 @@ impl<'a, S: Store> Invocation<'a, S> {
             clock,
             deadline,
             driving: RefCell::default(),
+            may_hold: RefCell::default(),
             in_hand: InHand::default(),
             audience: None,
             driver: Driver::Worker,
@@ -159,35 +162,35 @@ impl<'a, S: Store> Invocation<'a, S> {
     /// over workers.
     async fn call_up_after(&self, dead: &SessionId, jobs: &[JobRef]) -> Result<Handled, DriveError> {
         let mut left = Vec::new();
-        let mut failure = None;
         for job in jobs {
-            if let Err(error) = self.call_up_orphaned(dead, job).await {
+            if let Err(error) = self.call_up_if_wanted(job).await {
+                tracing::warn!(of = %dead, job = %job.job, error = %error, "not called up yet");
                 left.push(job.clone());
-                failure = Some(error);
             }
         }
-        let Some(failure) = failure else { return Ok(Handled::Acknowledge) };
-        if left.len() == jobs.len() {
-            return Err(failure.into());
+        if !left.is_empty() {
+            // If this very message came again, the jobs that were called up would be called up again.
+            let delay = Duration::from_millis(limits::HEARTBEAT_INTERVAL_MS);
+            self.store.send(&Continuation::watchdog(dead.clone(), left), delay).await?;
         }
-        tracing::warn!(of = %dead, left = left.len(), error = %failure, "not all jobs were called up; the others are next");
-        // If this very message came again, the jobs that were called up would be called up again.
-        self.store.send(&Continuation::watchdog(dead.clone(), left), Duration::ZERO).await?;
         Ok(Handled::Acknowledge)
     }
 
-    async fn call_up_orphaned(&self, dead: &SessionId, job: &JobRef) -> Result<(), StoreError> {
-        match self.store.job(job).await {
-            Ok(Some(found)) if orphaned(&found, dead, self.clock.now()) => {
-                self.store.send(&Continuation::of(&found.order), Duration::ZERO).await
-            }
-            Ok(Some(_) | None) => Ok(()),
+    /// Calls up a job that a worker would claim if it had a message for it: that message may be in dead hands.
+    async fn call_up_if_wanted(&self, job: &JobRef) -> Result<(), StoreError> {
+        let called = match self.wanted(job).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(called)) => called,
             // Nobody here can decide about it. The job's own message has a way for each, which a watchdog's has not.
-            Err(StoreError::Newer { .. } | StoreError::Corrupt { .. }) => {
-                self.store.send(&Continuation::job(job.clone()), Duration::ZERO).await
-            }
-            Err(error @ (StoreError::Unavailable { .. } | StoreError::Missing { .. })) => Err(error),
-        }
+            Err(StoreError::Newer { .. } | StoreError::Corrupt { .. }) => Continuation::job(job.clone()),
+            Err(error @ (StoreError::Unavailable { .. } | StoreError::Missing { .. })) => return Err(error),
+        };
+        self.store.send(&called, Duration::ZERO).await
+    }
+
+    async fn wanted(&self, job: &JobRef) -> Result<Option<Continuation>, StoreError> {
+        let Some(found) = self.store.job(job).await? else { return Ok(None) };
+        Ok(self.decided(&found).await?.map(|_claim| Continuation::of(&found.order)))
     }
 
     /// Claims a job and drives it as far as this invocation can.
@@ -233,7 +236,14 @@ impl<'a, S: Store> Invocation<'a, S> {
         }
     }
 
-    /// Removes the session's item at the end of the invocation.
+    /// Whether no job can be under this session's lease: none was claimed that was not given up, also where something failed.
+    #[must_use]
+    pub fn holds_nothing(&self) -> bool {
+        self.may_hold.borrow().is_empty()
+    }
+
+    /// Removes the session's item at the end of the invocation. Only when it holds nothing: a session that may still hold a
+    /// job falls silent instead, so that its watchdog finds it dead.
     pub async fn end(&self) {
         if let Err(error) = self.store.end_session(&self.session).await {
             // It expires by itself; until then its leases, of which there are none, would look alive.
