@@ -25,8 +25,9 @@ use crate::redrive;
 /// gets out: a process that is killed answers for nobody. Jobs give themselves back earlier, at half of
 /// [`limits::DEADLINE_RESERVE_MS`]; what is left by then hangs in a call to the store.
 const ANSWER_RESERVE_MS: u64 = limits::DEADLINE_RESERVE_MS / 4;
-/// Time for the last word about the session. Without it the session's item expires by itself.
-const END_MS: u64 = ANSWER_RESERVE_MS / 2;
+/// What the last word about the session leaves of that to the answer. Without that word the session's item expires by
+/// itself.
+const ANSWER_TIME_MS: u64 = ANSWER_RESERVE_MS / 2;
 
 /// Why a whole batch could not be looked at; all of its messages stay in the queue.
 #[derive(Debug, thiserror::Error)]
@@ -131,8 +132,9 @@ impl<S: Store> Worker<S> {
                 () = self.work(&invocation, &clock, &work, &handled) => {}
             }
             // Everything that was running is dropped by here; behind the answer the process is frozen.
-            if work.iter().any(Work::claims) && invocation.holds_nothing() {
-                let _gone_or_late = tokio::time::timeout(Duration::from_millis(END_MS), invocation.end()).await;
+            if work.iter().any(Work::claims) {
+                let left = clock.now().until(deadline).saturating_sub(Duration::from_millis(ANSWER_TIME_MS));
+                let _said_or_late = tokio::time::timeout(left, invocation.end()).await;
             }
         }
         Ok(answer(&batch.records, &handled.borrow()))

@@ -270,9 +270,7 @@ async fn invocation(
         handled = invocation.handle(&message.continuation) => handled,
         never = invocation.keep_alive(jobs) => never,
     };
-    if invocation.holds_nothing() {
-        invocation.end().await;
-    }
+    invocation.end().await;
     matches!(handled, Ok(Handled::Acknowledge))
 }
 

@@ -1,5 +1,6 @@
 //! A store that has a fault with one job: each write of one kind goes wrong.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longhaul::engine::ids::SessionId;
@@ -20,7 +21,7 @@ pub(crate) enum Fault {
     Panics,
     /// Appends to its journal never come back.
     Hangs,
-    /// Writes of its item go through and are answered with a failure.
+    /// Writes of its item go through and are answered with a failure, before the session's first watchdog is on its way.
     Unanswered,
 }
 
@@ -33,11 +34,12 @@ pub(crate) struct Faulty {
     store: AwsStore,
     job: JobRef,
     fault: Fault,
+    sent: AtomicBool,
 }
 
 impl Faulty {
     pub(crate) fn new(store: AwsStore, job: JobRef, fault: Fault) -> Self {
-        Self { store, job, fault }
+        Self { store, job, fault, sent: AtomicBool::new(false) }
     }
 }
 
@@ -115,6 +117,9 @@ impl Store for Faulty {
     }
 
     async fn send(&self, continuation: &Continuation, delay: Duration) -> Result<(), StoreError> {
+        if matches!(self.fault, Fault::Unanswered) && !self.sent.swap(true, Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
         self.store.send(continuation, delay).await
     }
 

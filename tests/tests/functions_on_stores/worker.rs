@@ -376,6 +376,7 @@ async fn check_fault(fault: Fault, held: bool, time: Duration) {
     assert_eq!(ground.state(&well).await, JobState::Completed);
     assert_eq!(ground.store.last_beat(&request.parse().unwrap()).await.unwrap().is_some(), held, "{fault:?}");
     assert_eq!(matches!(ground.state(&faulty).await, JobState::Processing { .. }), held, "{fault:?}");
+    assert!(!held || ground.depth().await.delayed > 0, "{fault:?}: nobody will look for the session");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -236,18 +236,20 @@ impl<'a, S: Store> Invocation<'a, S> {
         }
     }
 
-    /// Whether no job can be under this session's lease: none was claimed that was not given up, also where something failed.
-    #[must_use]
-    pub fn holds_nothing(&self) -> bool {
-        self.may_hold.borrow().is_empty()
-    }
-
-    /// Removes the session's item at the end of the invocation. Only when it holds nothing: a session that may still hold a
-    /// job falls silent instead, so that its watchdog finds it dead.
+    /// The last word about the session, at the end of the invocation. One that holds nothing removes its item. One that may
+    /// hold a job, since a claim or a release got no answer, falls silent, and its watchdog is armed once more for that job:
+    /// an invocation that was short may have ended before it could send one.
     pub async fn end(&self) {
-        if let Err(error) = self.store.end_session(&self.session).await {
-            // It expires by itself; until then its leases, of which there are none, would look alive.
-            tracing::debug!(session = %self.session, error = %error, "the session's item was not removed");
+        let may_hold: Vec<JobRef> = self.may_hold.borrow().iter().cloned().collect();
+        let last = if may_hold.is_empty() {
+            self.store.end_session(&self.session).await
+        } else {
+            let delay = Duration::from_secs(limits::WATCHDOG_DELAY_SECONDS);
+            self.store.send(&Continuation::watchdog(self.session.clone(), may_hold), delay).await
+        };
+        if let Err(error) = last {
+            // The item expires by itself, and a job that is held has its due time.
+            tracing::debug!(session = %self.session, error = %error, "the last word about the session was not said");
         }
     }
 }

@@ -33,9 +33,9 @@ const POLL: Duration = Duration::from_secs(20);
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_LONGEST: Duration = Duration::from_secs(1);
 
-/// Tries to delete what is done, as many as an AWS SDK makes of a call. What stays is worked on again, and counts as received
-/// once more: after some rounds the queue would make dead letters of messages that went well each time.
-const DELETE_TRIES: u32 = 3;
+/// Tries to delete what is done, within two seconds. What stays is worked on again, and counts as received once more: after
+/// some rounds the queue would make dead letters of messages that went well each time.
+const DELETE_TRIES: u32 = 5;
 
 /// When failed messages come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
