@@ -1,7 +1,5 @@
 //! Kills, wrong clocks and a storm in the stores, at the same time.
 
-use serde_json::json;
-
 use crate::field::{Field, jobs, kill_at_random};
 use crate::stores::storm;
 
@@ -16,7 +14,7 @@ fn nothing_is_lost_or_doubled_when_everything_goes_wrong_at_once() {
     field.usual_load(jobs(10), |stack, over| {
         kills = kill_at_random(stack, &["worker", "worker", "api", "sweeper"], 90, over);
     });
-    field.plan(&json!({}));
+    field.calm();
     let verdict = field.audit();
     assert!(kills > 0 && verdict.takeovers > 0, "{kills} kills and {} takeovers are not everything", verdict.takeovers);
     println!("{kills} kills, {} takeovers, {} effects asked for again", verdict.takeovers, verdict.asked_again);

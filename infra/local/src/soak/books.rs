@@ -181,6 +181,27 @@ impl Books {
         }
     }
 
+    /// Sends all dead letters back into their queue, as a person does by the console's "start DLQ redrive". How many.
+    ///
+    /// # Errors
+    /// [`BooksError::Http`], [`BooksError::Strange`].
+    pub async fn redrive(&self) -> Result<u64, BooksError> {
+        let source = json!({"SourceArn": format!("arn:aws:sqs:us-east-1:{ACCOUNT}:{DEAD_LETTERS}")});
+        self.ask_sqs("StartMessageMoveTask", &source).await?;
+        loop {
+            let answer = self.ask_sqs("ListMessageMoveTasks", &source).await?;
+            let latest = answer.pointer("/Results/0").ok_or(BooksError::Strange { what: "the dead-letter queue" })?;
+            match latest.get("Status").and_then(Value::as_str) {
+                Some("COMPLETED") => {
+                    let moved = latest.get("ApproximateNumberOfMessagesMoved").and_then(Value::as_u64);
+                    return moved.ok_or(BooksError::Strange { what: "the dead-letter queue" });
+                }
+                Some("RUNNING") => tokio::time::sleep(LOOK).await,
+                Some(_) | None => return Err(BooksError::Strange { what: "the dead-letter queue" }),
+            }
+        }
+    }
+
     /// How often the model server was asked for each step of each job.
     ///
     /// # Errors
